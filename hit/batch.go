@@ -1,0 +1,154 @@
+package hit
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// Version is the version of the format that Encode writes.
+const Version = 1
+
+// Limits of a batch. A message of this size stays under the 1 MiB that a NATS
+// server accepts by default.
+const (
+	MaxHits       = 256
+	MaxBatchBytes = 512 << 10
+	MaxShards     = 1024
+)
+
+// Headers of the message that carries a batch.
+const (
+	// HeaderSeq repeats Batch.Seq, so that a batch whose body cannot be read can
+	// still be told from its neighbours.
+	HeaderSeq = "Hotboard-Seq"
+	// HeaderLow is the lowest sequence of this edge and shard that the edge can
+	// still send when it publishes. It is not part of the body, because the body
+	// must stay the same bytes however often it is sent.
+	HeaderLow = "Hotboard-Low"
+)
+
+// Batch is the body of one message: hits of one shard from one edge.
+type Batch struct {
+	Version uint8 `cbor:"1,keyasint"`
+	// Edge is the identity of a spool directory, not of a host: a directory that
+	// is lost takes its identity with it.
+	Edge  string `cbor:"2,keyasint"`
+	Shard int    `cbor:"3,keyasint"`
+	// Seq numbers the batches of an edge and shard from 1 without a gap.
+	Seq  uint64 `cbor:"4,keyasint"`
+	Hits []Hit  `cbor:"5,keyasint"`
+}
+
+// ErrVersion is returned by Decode for a batch that a newer edge wrote.
+var ErrVersion = errors.New("batch of a newer version")
+
+var (
+	encMode = must(cbor.CoreDetEncOptions().EncMode())
+	decMode = must(cbor.DecOptions{
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		IndefLength:      cbor.IndefLengthForbidden,
+		TagsMd:           cbor.TagsForbidden,
+		UTF8:             cbor.UTF8RejectInvalid,
+		MaxArrayElements: MaxHits,
+		MaxMapPairs:      64,
+		MaxNestedLevels:  4,
+	}.DecMode())
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) // options are constants: a mistake shows in the first test
+	}
+	return v
+}
+
+// Encode returns the bytes of b in the current version. It fails on what Decode
+// would refuse.
+func Encode(b *Batch) ([]byte, error) {
+	b.Version = Version
+	if err := b.valid(); err != nil {
+		return nil, fmt.Errorf("encoding a batch: %w", err)
+	}
+	data, err := encMode.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a batch: %w", err)
+	}
+	if len(data) > MaxBatchBytes {
+		return nil, fmt.Errorf("encoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
+	}
+	return data, nil
+}
+
+// Decode reads what Encode wrote. It bounds what it allocates by the size of
+// data. It does not judge the single hits: one bad hit must not take the others
+// with it (see [Hit.Valid]).
+func Decode(data []byte) (*Batch, error) {
+	if len(data) > MaxBatchBytes {
+		return nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
+	}
+	var b Batch
+	if err := decMode.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("decoding a batch: %w", err)
+	}
+	if b.Version != Version {
+		return nil, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, b.Version, Version)
+	}
+	if err := b.valid(); err != nil {
+		return nil, fmt.Errorf("decoding a batch: %w", err)
+	}
+	return &b, nil
+}
+
+func (b *Batch) valid() error {
+	switch {
+	case !ValidEdge(b.Edge):
+		return fmt.Errorf("edge %.80q is not 1 to 64 of a-z, 0-9 and -", b.Edge)
+	case b.Shard < 0 || b.Shard >= MaxShards:
+		return fmt.Errorf("shard %d is not in 0 to %d", b.Shard, MaxShards-1)
+	case b.Seq == 0:
+		return errors.New("sequences start at 1")
+	case len(b.Hits) > MaxHits:
+		return fmt.Errorf("%d hits are more than %d", len(b.Hits), MaxHits)
+	}
+	return nil
+}
+
+// ValidEdge reports whether s can be an edge's id, which is a token of a subject.
+func ValidEdge(s string) bool {
+	if len(s) == 0 || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// Subject returns the subject that batches of an edge and shard are published
+// on: hotboard.hits.<shard>.<edge>.
+func Subject(shard int, edge string) string {
+	return SubjectHits + "." + strconv.Itoa(shard) + "." + edge
+}
+
+// ShardSubjects matches the batches of one shard from every edge.
+func ShardSubjects(shard int) string {
+	return SubjectHits + "." + strconv.Itoa(shard) + ".*"
+}
+
+// ParseSubject is the inverse of [Subject].
+func ParseSubject(s string) (shard int, edge string, err error) {
+	rest, ok := strings.CutPrefix(s, SubjectHits+".")
+	num, edge, ok2 := strings.Cut(rest, ".")
+	shard, err = strconv.Atoi(num)
+	if !ok || !ok2 || err != nil || shard < 0 || shard >= MaxShards || !ValidEdge(edge) {
+		return 0, "", fmt.Errorf("subject %.120q is not %s.<shard>.<edge>", s, SubjectHits)
+	}
+	return shard, edge, nil
+}

@@ -1,0 +1,48 @@
+package hit
+
+// Names on the bus that the edge and the aggregator share.
+const (
+	// Stream is the JetStream stream that is the log of all hits.
+	Stream = "HOTBOARD"
+	// SubjectHits is the root of the subjects the stream keeps.
+	SubjectHits = "hotboard.hits"
+	// StreamShards is the key of the stream's metadata that says how many shards
+	// the log was created with. It is chosen once.
+	StreamShards = "hotboard-shards"
+
+	// PoisonStream keeps the messages that could not be read, for a person to look at.
+	PoisonStream  = "HOTBOARD_POISON"
+	SubjectPoison = "hotboard.poison"
+
+	// SubjectApplied answers a request whose body is an edge's id with
+	// [Applied], as JSON: how far the counts include that edge's batches.
+	SubjectApplied = "hotboard.applied"
+	// SubjectQuery answers a request whose body is [Query] with [Answer], as
+	// JSON: the reading side of the HTTP API, for edges that serve it to visitors.
+	SubjectQuery = "hotboard.query"
+
+	// SaltBucket is the key-value bucket with the salt of each UTC day, which
+	// all edges share.
+	SaltBucket = "HOTBOARD_SALTS"
+)
+
+// Applied says, for each shard, the highest batch sequence of one edge that is
+// in the counts. A shard that has none is absent.
+type Applied struct {
+	Shards map[int]uint64 `json:"shards"`
+}
+
+// Query is one GET request to the reading API, as an edge passes it on.
+type Query struct {
+	Path  string `json:"path"`  // for example /hot
+	Query string `json:"query"` // the raw query, without the question mark
+}
+
+// Answer is the reply to a [Query].
+type Answer struct {
+	Status int    `json:"status"`
+	Body   []byte `json:"body"` // JSON
+	// MaxAgeMillis is how long the answer may be used before it is asked for
+	// again: what is left of its time slice.
+	MaxAgeMillis int64 `json:"max_age_ms"`
+}

@@ -1,0 +1,111 @@
+// Package hit defines what travels from an edge to the aggregator: the hit, the
+// batch of hits that is one message in the log, the subject that message is
+// published on, and the shard it belongs to.
+//
+// The package imports nothing else of this module, so that everything may
+// import it. The format is versioned; testdata holds golden files that every
+// later version must still read.
+package hit
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Kind says what the visitor did.
+type Kind uint8
+
+// The kinds of hit. The numbers are part of the wire format.
+const (
+	View Kind = 1
+)
+
+// Source says who named an item's publish time. A higher Source is believed
+// over a lower one.
+type Source uint8
+
+// The sources of a publish time. The numbers are part of the wire format.
+const (
+	FromFirstHit Source = 0 // nobody named one: the item's first hit stands in
+	FromClient   Source = 1 // publishedAt in a beacon; never later than the hit
+	FromOrigin   Source = 2 // a response header of the site
+)
+
+// MaxIDBytes is the longest list or item id, in bytes of UTF-8.
+const MaxIDBytes = 256
+
+// Hit is one accepted view of an item.
+type Hit struct {
+	Kind Kind   `cbor:"1,keyasint"`
+	List string `cbor:"2,keyasint"`
+	Item string `cbor:"3,keyasint"`
+	// Visitor is the pseudonymous identity of the client: a keyed hash, never
+	// an address or a User-Agent.
+	Visitor uint64 `cbor:"4,keyasint"`
+	// Time is when the edge saw the hit, in milliseconds since the Unix epoch, UTC.
+	Time int64 `cbor:"5,keyasint"`
+	// Published is the item's publish time as far as this hit knows it, in
+	// milliseconds since the Unix epoch, UTC; 0 when it does not know.
+	Published     int64  `cbor:"6,keyasint,omitempty"`
+	PublishedFrom Source `cbor:"7,keyasint,omitempty"`
+}
+
+// Errors that ValidID returns.
+var (
+	ErrIDLength  = fmt.Errorf("an id has 1 to %d bytes", MaxIDBytes)
+	ErrIDText    = errors.New("an id is valid UTF-8")
+	ErrIDControl = errors.New("an id has no control characters")
+)
+
+// ValidID reports why s cannot be the id of a list or an item, or nil.
+func ValidID(s string) error {
+	if len(s) == 0 || len(s) > MaxIDBytes {
+		return ErrIDLength
+	}
+	if !utf8.ValidString(s) {
+		return ErrIDText
+	}
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			return ErrIDControl
+		}
+	}
+	return nil
+}
+
+// Valid reports why the aggregator could not count h, or nil.
+func (h *Hit) Valid() error {
+	if h.Kind != View {
+		return fmt.Errorf("unknown kind of hit %d", h.Kind)
+	}
+	if err := ValidID(h.List); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	if err := ValidID(h.Item); err != nil {
+		return fmt.Errorf("item: %w", err)
+	}
+	if h.Time <= 0 {
+		return fmt.Errorf("time %d is not after 1970", h.Time)
+	}
+	if h.Published < 0 || h.PublishedFrom > FromOrigin {
+		return fmt.Errorf("published %d from source %d is not known to version %d", h.Published, h.PublishedFrom, Version)
+	}
+	return nil
+}
+
+// Shard returns which of n shards counts an item of a list of views: FNV-1a of
+// the list, a zero byte and the item, modulo n. Every edge and every store must
+// agree on it, so it never changes for a log that exists.
+func Shard(list, item string, n int) int {
+	if n <= 1 {
+		return 0
+	}
+	f := fnv.New64a()
+	f.Write([]byte(list))
+	f.Write([]byte{0})
+	f.Write([]byte(item))
+	return int(f.Sum64() % uint64(n))
+}

@@ -1,0 +1,245 @@
+package hit_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func sample() *hit.Batch {
+	return &hit.Batch{
+		Version: hit.Version, Edge: "0123456789abcdef", Shard: 7, Seq: 42,
+		Hits: []hit.Hit{
+			{Kind: hit.View, List: "articles", Item: "rust-in-caddy", Visitor: 0xfedcba9876543210, Time: 1_795_176_000_123},
+			{Kind: hit.View, List: "articles", Item: "né à/1", Visitor: 1, Time: 1_795_176_000_124, Published: 1_795_000_000_000, PublishedFrom: hit.FromOrigin},
+			{Kind: hit.View, List: "a", Item: strings.Repeat("x", hit.MaxIDBytes), Time: 1, Published: 1, PublishedFrom: hit.FromClient},
+		},
+	}
+}
+
+// Every later version of this package has to read what version 1 wrote.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]*hit.Batch{
+		"v1-batch.cbor": sample(),
+		"v1-empty.cbor": {Version: hit.Version, Edge: "e", Shard: 0, Seq: 1},
+	} {
+		path := filepath.Join("testdata", name)
+		data, err := hit.Encode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(data) != string(golden) {
+			t.Errorf("%s: the format of version %d has changed: a change needs a new version and a new file", name, hit.Version)
+		}
+		got, err := hit.Decode(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*hit.Batch){
+		"no edge":            func(b *hit.Batch) { b.Edge = "" },
+		"an edge with a dot": func(b *hit.Batch) { b.Edge = "a.b" },
+		"negative shard":     func(b *hit.Batch) { b.Shard = -1 },
+		"shard too high":     func(b *hit.Batch) { b.Shard = hit.MaxShards },
+		"sequence 0":         func(b *hit.Batch) { b.Seq = 0 },
+		"too many hits":      func(b *hit.Batch) { b.Hits = make([]hit.Hit, hit.MaxHits+1) },
+	} {
+		b := sample()
+		change(b)
+		if _, err := hit.Encode(b); err == nil {
+			t.Errorf("%s: encoded", name)
+		}
+	}
+}
+
+func TestLargestBatchFits(t *testing.T) {
+	t.Parallel()
+	b := sample()
+	b.Hits = nil
+	id := strings.Repeat("é", hit.MaxIDBytes/2)
+	for range hit.MaxHits {
+		b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: id, Item: id, Visitor: 1<<64 - 1, Time: 1 << 62, Published: 1 << 62, PublishedFrom: hit.FromOrigin})
+	}
+	data, err := hit.Encode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hit.Decode(data); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	good, err := hit.Encode(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := strings.Replace(string(good), "\xa5\x01\x01", "\xa5\x01\x02", 1)
+	if _, err := hit.Decode([]byte(newer)); !errors.Is(err, hit.ErrVersion) {
+		t.Errorf("a newer version: got %v", err)
+	}
+	for name, data := range map[string]string{
+		"nothing":          "",
+		"cut off":          string(good[:len(good)-1]),
+		"something behind": string(good) + "\x00",
+		"not a map":        "\x01",
+		"too large":        strings.Repeat("\x00", hit.MaxBatchBytes+1),
+		"a huge array":     "\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff",
+		"indefinite":       "\xbf\x01\x01\xff",
+		"no edge":          "\xa3\x01\x01\x03\x00\x04\x01",
+	} {
+		if b, err := hit.Decode([]byte(data)); err == nil {
+			t.Errorf("%s: decoded to %+v", name, b)
+		}
+	}
+}
+
+// FuzzDecode feeds Decode anything: it must not panic, and what it accepts must
+// survive being encoded again.
+func FuzzDecode(f *testing.F) {
+	for _, name := range []string{"v1-batch.cbor", "v1-empty.cbor"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := hit.Decode(data)
+		if err != nil {
+			return
+		}
+		for i := range b.Hits {
+			_ = b.Hits[i].Valid()
+		}
+		again, err := hit.Encode(b)
+		if err != nil {
+			t.Fatalf("decoded %+v, which cannot be encoded: %v", b, err)
+		}
+		c, err := hit.Decode(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(b, c); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestValidHit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*hit.Hit)
+		ok     bool
+	}{
+		"as it is":          {func(*hit.Hit) {}, true},
+		"unknown kind":      {func(h *hit.Hit) { h.Kind = 9 }, false},
+		"no list":           {func(h *hit.Hit) { h.List = "" }, false},
+		"long item":         {func(h *hit.Hit) { h.Item = strings.Repeat("x", hit.MaxIDBytes+1) }, false},
+		"item not UTF-8":    {func(h *hit.Hit) { h.Item = "a\xff" }, false},
+		"control character": {func(h *hit.Hit) { h.Item = "a\nb" }, false},
+		"C1 control":        {func(h *hit.Hit) { h.Item = "a\u0085b" }, false},
+		"no time":           {func(h *hit.Hit) { h.Time = 0 }, false},
+		"unknown source":    {func(h *hit.Hit) { h.PublishedFrom = 77 }, false},
+	} {
+		h := sample().Hits[1]
+		tc.change(&h)
+		if err := h.Valid(); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSubject(t *testing.T) {
+	t.Parallel()
+	shard, edge, err := hit.ParseSubject(hit.Subject(15, "ab-1"))
+	if err != nil || shard != 15 || edge != "ab-1" {
+		t.Errorf("got %d, %q, %v", shard, edge, err)
+	}
+	for _, s := range []string{"", "hotboard.hits", "hotboard.hits.1", "hotboard.hits.x.e", "hotboard.hits.-1.e", "hotboard.hits.1.e.f", "hotboard.hits.1024.e", "other.1.e", "hotboard.hits.1.*"} {
+		if _, _, err := hit.ParseSubject(s); err == nil {
+			t.Errorf("%q was parsed", s)
+		}
+	}
+}
+
+// The figures are those of FNV-1a, computed apart from this code: a change
+// would send the hits of an existing log to other shards.
+func TestShardIsStable(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		list, item string
+		n, want    int
+	}{
+		{"articles", "rust-in-caddy", 1, 0},
+		{"articles", "rust-in-caddy", 16, shardFNV("articles\x00rust-in-caddy", 16)},
+		{"a", "", 7, shardFNV("a\x00", 7)},
+	} {
+		if got := hit.Shard(tc.list, tc.item, tc.n); got != tc.want {
+			t.Errorf("shard of %s/%s in %d: got %d, want %d", tc.list, tc.item, tc.n, got, tc.want)
+		}
+	}
+	seen := map[int]int{}
+	for i := range 16000 {
+		seen[hit.Shard("articles", "item-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+string(rune('0'+i/26%10))+string(rune('0'+i/260%10))+string(rune('0'+i/2600)), 16)]++
+	}
+	for s, n := range seen {
+		if n < 700 || n > 1300 {
+			t.Errorf("shard %d has %d of 16000 items", s, n)
+		}
+	}
+}
+
+func shardFNV(s string, n uint64) int {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return int(h % n)
+}
+
+func BenchmarkDecode(b *testing.B) {
+	batch := sample()
+	for len(batch.Hits) < hit.MaxHits {
+		batch.Hits = append(batch.Hits, batch.Hits[len(batch.Hits)%2])
+	}
+	data, err := hit.Encode(batch)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := hit.Decode(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*hit.MaxHits), "ns/hit")
+}
