@@ -1,0 +1,239 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Hot is the name of the board that the list's scoring model ranks. The other
+// boards are named by their [ruleset.Period].
+const Hot = "hot"
+
+// Limits of one query.
+const (
+	MaxLimit  = 1000
+	MaxOffset = 10000
+)
+
+// Errors of a query that no store can answer.
+var (
+	ErrUnknownList = errors.New("no such list")
+	ErrUnknownItem = errors.New("no such item")
+	ErrNotKept     = errors.New("this board is not kept")
+)
+
+// Boards answers what is hot. It is safe for concurrent use, and keeps nothing:
+// every answer is read from the store.
+type Boards struct {
+	store store.Store
+	rules func() *ruleset.Ruleset
+	now   func() time.Time
+}
+
+// New returns the boards of a store under the rules that rules returns at the
+// time of each query.
+func New(s store.Store, rules func() *ruleset.Ruleset, now func() time.Time) *Boards {
+	return &Boards{store: s, rules: rules, now: now}
+}
+
+// Query asks for a part of one board.
+type Query struct {
+	List   string
+	Period string    // Hot or a ruleset.Period
+	Limit  int       // 1 to MaxLimit
+	Offset int       // 0 to MaxOffset: how many entries to leave out at the top
+	At     time.Time // zero: now. For hot, the instant that ages are measured at
+	// Explain adds the terms of each score of the hot board.
+	Explain bool
+}
+
+// Board is a part of one ranking.
+type Board struct {
+	List   string `json:"list"`
+	Period string `json:"period"`
+	// From and To bound the period; hot and all have none.
+	From        *time.Time `json:"from,omitempty"`
+	To          *time.Time `json:"to,omitempty"`
+	GeneratedAt time.Time  `json:"generated_at"`
+	Items       []Row      `json:"items"`
+}
+
+// Row is one item of a board.
+type Row struct {
+	// Rank is 1 and the number of items with a higher score: equal scores share
+	// a rank, and the next one leaves a gap ("1224" ranking).
+	Rank    int64   `json:"rank"`
+	ID      string  `json:"id"`
+	Score   float64 `json:"score"`
+	Views   int64   `json:"views"`
+	Uniques int64   `json:"uniques"`
+	// Gap is how much score is missing to the row above; the first has none.
+	Gap *float64 `json:"gap,omitempty"`
+	Movement
+	Explain *Explain `json:"explain,omitempty"`
+}
+
+// Movement compares an item with the previous, closed period.
+type Movement struct {
+	Previous *Standing `json:"previous,omitempty"`
+	// Change is how many ranks the item has gained since; negative when it lost.
+	Change *int64 `json:"change,omitempty"`
+	// New says that the item was not on the previous period's board, though there was one.
+	New bool `json:"new,omitempty"`
+}
+
+// Standing is an item's place on a board.
+type Standing struct {
+	Rank  int64   `json:"rank"`
+	Score float64 `json:"score"`
+}
+
+// Explain is every term of a hot score.
+type Explain struct {
+	Model       ruleset.Model `json:"model"`
+	Views       int64         `json:"views"`
+	Uniques     int64         `json:"uniques"`
+	Points      *float64      `json:"points,omitempty"`    // weighted views, for gravity
+	AgeHours    *float64      `json:"age_hours,omitempty"` // for gravity and accumulate
+	PublishedAt time.Time     `json:"published_at"`
+	Published   string        `json:"published_from"` // origin, client or first_hit
+	Base        *float64      `json:"base,omitempty"`
+	Gamma       *float64      `json:"gamma,omitempty"`
+	Damping     string        `json:"damping,omitempty"`
+	HalfLife    string        `json:"half_life,omitempty"`
+	Formula     string        `json:"formula"`
+}
+
+// Board answers a query. Its errors are [ErrUnknownList], [ErrNotKept], or the store's.
+func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
+	l := b.rules().List(q.List)
+	if l == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownList, q.List)
+	}
+	now := b.now().UTC()
+	at := q.At
+	if at.IsZero() {
+		at = now
+	}
+	out := &Board{List: l.Name, Period: q.Period, GeneratedAt: now, Items: []Row{}}
+	n := q.Offset + q.Limit
+	var rows []Row
+	var err error
+	if q.Period == Hot {
+		rows, err = b.hot(ctx, l, at, n)
+	} else {
+		rows, err = b.period(ctx, l, out, at, n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading board %s of list %s: %w", q.Period, l.Name, err)
+	}
+	rank(rows)
+	out.Items = append(out.Items, rows[min(q.Offset, len(rows)):]...)
+	if q.Period != Hot && out.From != nil {
+		if err := b.move(ctx, l, ruleset.Period(q.Period), *out.From, out.Items); err != nil {
+			return nil, fmt.Errorf("comparing board %s of list %s with the period before: %w", q.Period, l.Name, err)
+		}
+	}
+	if q.Explain && q.Period == Hot {
+		if err := b.explain(ctx, l, at, out.Items); err != nil {
+			return nil, fmt.Errorf("explaining board %s of list %s: %w", q.Period, l.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// period returns the first n rows of the board of the period that holds at, and
+// notes the period's bounds in out.
+func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at time.Time, n int) ([]Row, error) {
+	p := ruleset.Period(out.Period)
+	if !l.Keeps(p) {
+		return nil, fmt.Errorf("%w: list %s keeps %v", ErrNotKept, l.Name, l.Boards)
+	}
+	start := p.Start(at, l.Location())
+	if p != ruleset.All {
+		end := p.Add(start, 1, l.Location())
+		out.From, out.To = &start, &end
+		kept, err := b.keptFrom(ctx, l, p)
+		if err != nil {
+			return nil, err
+		}
+		if start.Before(kept) {
+			return nil, fmt.Errorf("%w: the oldest %s of list %s begins at %s", ErrNotKept, p, l.Name, kept.Format(time.RFC3339))
+		}
+	}
+	entries, err := b.top(ctx, PeriodSet(l.Name, p, start), n)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(entries))
+	for i, e := range entries {
+		rows[i] = Row{ID: e.Item, Score: e.Score, Views: int64(e.Score), Uniques: e.Uniques}
+	}
+	return rows, nil
+}
+
+// keptFrom returns the beginning of the oldest period that is kept, measured
+// from the list's newest hit.
+func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p ruleset.Period) (time.Time, error) {
+	totals, err := b.totals(ctx, AllSet(l.Name))
+	if err != nil {
+		return time.Time{}, err
+	}
+	newest := p.Start(time.UnixMilli(totals[0].Newest), l.Location())
+	return p.Add(newest, -l.Keep[p], l.Location()), nil
+}
+
+// move fills in how each row stood in the period before the one that begins at start.
+func (b *Boards) move(ctx context.Context, l *ruleset.List, p ruleset.Period, start time.Time, rows []Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	set := PeriodSet(l.Name, p, p.Add(start, -1, l.Location()))
+	size, err := b.store.Size(ctx, set)
+	if err != nil || size == 0 {
+		return err
+	}
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	before, err := b.store.Scores(ctx, set, ids)
+	if err != nil {
+		return err
+	}
+	ranks := map[float64]int64{} // many rows of the tail share a score
+	for i, t := range before {
+		if t == nil {
+			rows[i].Movement = moved(rows[i].Rank, nil)
+			continue
+		}
+		r, ok := ranks[t.Score]
+		if !ok {
+			if r, err = b.rankOf(ctx, set, t.Score); err != nil {
+				return err
+			}
+			ranks[t.Score] = r
+		}
+		rows[i].Movement = moved(rows[i].Rank, &Standing{Rank: r, Score: t.Score})
+	}
+	return nil
+}
+
+func moved(rank int64, previous *Standing) Movement {
+	if previous == nil {
+		return Movement{New: true}
+	}
+	change := previous.Rank - rank
+	return Movement{Previous: previous, Change: &change}
+}
+
+// rankOf returns the rank of a score on a set whose shards have one scale.
+func (b *Boards) rankOf(ctx context.Context, set store.Set, score float64) (int64, error) {
+	n, err := b.store.Above(ctx, set, b.bounds(score, nil))
+	return n + 1, err
+}

@@ -1,0 +1,235 @@
+package board
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// hot returns the first n rows of the hot board at an instant.
+func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) ([]Row, error) {
+	if l.Score.Model == ruleset.Gravity {
+		rows, err := b.gravity(ctx, l, at.UnixMilli(), n)
+		return rows, err
+	}
+	// The other models keep their scores in order. Items under the floor are left
+	// out, so more are read until there are enough.
+	for read := n; ; read *= 2 {
+		entries, err := b.summed(ctx, l, at, read)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := b.views(ctx, l, entries)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) >= n || len(entries) < read {
+			return rows[:min(n, len(rows))], nil
+		}
+	}
+}
+
+// summed returns the n items with the highest scores of a model that adds them
+// up as hits come in.
+func (b *Boards) summed(ctx context.Context, l *ruleset.List, at time.Time, n int) ([]store.Entry, error) {
+	set, ok := ScoreSet(l)
+	if !ok { // count
+		return b.top(ctx, AllSet(l.Name), n)
+	}
+	if l.Score.Model != ruleset.HalfLife {
+		return b.top(ctx, set, n)
+	}
+	scale, err := b.scale(ctx, l, at)
+	if err != nil {
+		return nil, err
+	}
+	shards, err := b.store.Top(ctx, set, n)
+	if err != nil {
+		return nil, err
+	}
+	for i, entries := range shards {
+		for j := range entries {
+			entries[j].Score *= scale[i]
+		}
+	}
+	return merge(shards, n), nil
+}
+
+// scale returns the factor of each shard's scores at an instant; nil when they
+// are scores as they stand.
+func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) ([]float64, error) {
+	if l.Score.Model != ruleset.HalfLife {
+		return nil, nil
+	}
+	set, _ := ScoreSet(l)
+	landmarks, err := b.store.Totals(ctx, []store.Set{set})
+	if err != nil {
+		return nil, err
+	}
+	return scales(landmarks[0], at.UnixMilli(), time.Duration(l.Score.HalfLife).Milliseconds()), nil
+}
+
+// views makes rows of entries that have a score, and leaves out those with
+// fewer views than the list's floor.
+func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Entry) ([]Row, error) {
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.Item
+	}
+	tallies, err := b.store.Scores(ctx, AllSet(l.Name), ids)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for i, t := range tallies {
+		if t == nil || int64(t.Score) < l.Score.MinViews {
+			continue
+		}
+		rows = append(rows, Row{ID: ids[i], Score: entries[i].Score, Views: int64(t.Score), Uniques: t.Uniques})
+	}
+	return rows, nil
+}
+
+// firstRead is the number of entries that gravity first reads of each order.
+const firstRead = 64
+
+// gravity returns the n items with the highest gravity scores at now, exactly.
+//
+// A gravity score rises with the points and falls with the age, and the store
+// has the items in the order of both (views bound points). This is the threshold
+// algorithm (Fagin, Lotem, Naor: "Optimal aggregation algorithms for
+// middleware", 2001): read both orders from the top, score every item that is
+// met, and stop when no item further down in both can beat the n-th best.
+func (b *Boards) gravity(ctx context.Context, l *ruleset.List, now int64, n int) ([]Row, error) {
+	for read := max(firstRead, n); ; read *= 2 {
+		rows, bound, err := b.candidates(ctx, l, now, read)
+		if err != nil {
+			return nil, err
+		}
+		if bound < 0 || len(rows) >= n && rows[n-1].Score > bound {
+			return rows[:min(n, len(rows))], nil
+		}
+	}
+}
+
+// candidates returns the gravity rows, in order, of the items with the most
+// views and of the newest ones, read of each. No other item scores more than
+// bound; a negative bound says that there is no other.
+func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, read int) (rows []Row, bound float64, err error) {
+	viewed, err := b.top(ctx, AllSet(l.Name), read)
+	if err != nil {
+		return nil, 0, err
+	}
+	newest, err := b.top(ctx, PublishedSet(l.Name), read)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err = b.score(ctx, l, now, viewed, newest)
+	if err != nil || len(viewed) < read || len(newest) < read {
+		return rows, -1, err
+	}
+	views, published := viewed[read-1].Score, int64(newest[read-1].Score)
+	// Uniques are never more than views.
+	return rows, Gravity(&l.Score, Points(*l.Weights, views, views), Age(now, published)), nil
+}
+
+// score returns the gravity rows, in order, of all items that are in one of the
+// two orders.
+func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, newest []store.Entry) ([]Row, error) {
+	ids := make([]string, 0, len(viewed)+len(newest))
+	for _, e := range viewed {
+		ids = append(ids, e.Item)
+	}
+	for _, e := range newest {
+		ids = append(ids, e.Item)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	tallies, err := b.store.Scores(ctx, AllSet(l.Name), ids)
+	if err != nil {
+		return nil, err
+	}
+	published, err := b.store.Scores(ctx, PublishedSet(l.Name), ids)
+	if err != nil {
+		return nil, err
+	}
+	var entries []store.Entry
+	rows := map[string]Row{}
+	for i, id := range ids {
+		t, p := tallies[i], published[i]
+		if t == nil || p == nil || int64(t.Score) < l.Score.MinViews {
+			continue
+		}
+		points := Points(*l.Weights, t.Score, float64(t.Uniques))
+		s := Gravity(&l.Score, points, Age(now, int64(p.Score)))
+		entries = append(entries, store.Entry{Item: id, Score: s})
+		rows[id] = Row{ID: id, Score: s, Views: int64(t.Score), Uniques: t.Uniques}
+	}
+	slices.SortFunc(entries, order)
+	sorted := make([]Row, len(entries))
+	for i, e := range entries {
+		sorted[i] = rows[e.Item]
+	}
+	return sorted, nil
+}
+
+// explain fills in the terms of each row's hot score.
+func (b *Boards) explain(ctx context.Context, l *ruleset.List, at time.Time, rows []Row) error {
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	items, err := b.store.Items(ctx, l.Name, ids)
+	if err != nil {
+		return err
+	}
+	for i, item := range items {
+		if item == nil {
+			item = &store.Item{}
+		}
+		rows[i].Explain = explain(l, at.UnixMilli(), &rows[i], item)
+	}
+	return nil
+}
+
+func explain(l *ruleset.List, now int64, r *Row, item *store.Item) *Explain {
+	s := &l.Score
+	e := &Explain{
+		Model: s.Model, Views: r.Views, Uniques: r.Uniques,
+		PublishedAt: time.UnixMilli(item.PublishTime()).UTC(), Published: sourceName(item.PublishedFrom),
+	}
+	age := Age(now, item.PublishTime())
+	switch s.Model {
+	case ruleset.Gravity:
+		points := Points(*l.Weights, float64(r.Views), float64(r.Uniques))
+		e.Points, e.AgeHours, e.Base, e.Gamma, e.Damping = &points, &age, &s.Base, &s.Gamma, s.Damping
+		e.Formula = "points / (age_hours + base)^gamma"
+		if s.Damping == ruleset.DampingLog {
+			e.Formula = "ln(1 + points) / (age_hours + base)^gamma"
+		}
+	case ruleset.Accumulate:
+		e.AgeHours, e.Base, e.Gamma = &age, &s.Base, &s.Gamma
+		e.Formula = "sum over hits of inc / (age_hours at the hit + base)^gamma"
+	case ruleset.HalfLife:
+		e.HalfLife = s.HalfLife.String()
+		e.Formula = "sum over hits of inc * 2^-((now - time of the hit) / half_life)"
+	case ruleset.Count:
+		e.Formula = "views"
+	}
+	return e
+}
+
+// sourceName is how the API calls a source of a publish time.
+func sourceName(s hit.Source) string {
+	switch s {
+	case hit.FromOrigin:
+		return "origin"
+	case hit.FromClient:
+		return "client"
+	}
+	return "first_hit"
+}

@@ -1,0 +1,98 @@
+package board
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// order is the one order of every board: the higher score first; of equal
+// scores the higher id, as bytes, so that pages never overlap.
+func order(a, b store.Entry) int {
+	if c := cmp.Compare(b.Score, a.Score); c != 0 {
+		return c
+	}
+	return strings.Compare(b.Item, a.Item)
+}
+
+// merge returns the n highest of the shards' entries. Each shard has to give
+// its n highest; each item is in one shard.
+func merge(shards [][]store.Entry, n int) []store.Entry {
+	all := slices.Concat(shards...)
+	slices.SortFunc(all, order)
+	return all[:min(n, len(all))]
+}
+
+// top returns the n highest entries of a set whose shards have one scale.
+func (b *Boards) top(ctx context.Context, set store.Set, n int) ([]store.Entry, error) {
+	shards, err := b.store.Top(ctx, set, n)
+	if err != nil {
+		return nil, err
+	}
+	return merge(shards, n), nil
+}
+
+// rank numbers rows that are in order and begin at the top of a board.
+func rank(rows []Row) {
+	for i := range rows {
+		rows[i].Rank = int64(i + 1)
+		if i == 0 {
+			continue
+		}
+		if rows[i].Score == rows[i-1].Score {
+			rows[i].Rank = rows[i-1].Rank
+		}
+		gap := rows[i-1].Score - rows[i].Score
+		rows[i].Gap = &gap
+	}
+}
+
+// bounds is one score as a bound for every shard, on the scale of that shard.
+func (b *Boards) bounds(score float64, scale []float64) []float64 {
+	bounds := make([]float64, b.store.Shards())
+	for i := range bounds {
+		bounds[i] = score
+		if scale != nil {
+			bounds[i] = score / scale[i]
+		}
+	}
+	return bounds
+}
+
+func (b *Boards) shardOf(list, item string) int {
+	return hit.Shard(list, item, b.store.Shards())
+}
+
+// totals sums the totals of each set over the shards; Newest is the newest.
+func (b *Boards) totals(ctx context.Context, sets ...store.Set) ([]store.Totals, error) {
+	shards, err := b.store.Totals(ctx, sets)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]store.Totals, len(sets))
+	for i := range sets {
+		for _, t := range shards[i] {
+			sums[i].Views += t.Views
+			sums[i].Uniques += t.Uniques
+			sums[i].Duplicates += t.Duplicates
+			sums[i].Newest = max(sums[i].Newest, t.Newest)
+		}
+	}
+	return sums, nil
+}
+
+// scales returns, for half-life sums, what each shard's scores have to be
+// multiplied by to be scores at now: 2^((landmark−now)/h). Landmarks differ by
+// shard, because each moves when the shard's own hits need it.
+func scales(landmarks []store.Totals, now, h int64) []float64 {
+	s := make([]float64, len(landmarks))
+	for i, t := range landmarks {
+		s[i] = math.Exp2(float64(t.Landmark-now) / float64(h))
+	}
+	return s
+}

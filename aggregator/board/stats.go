@@ -1,0 +1,74 @@
+package board
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Stats are the totals of a list.
+type Stats struct {
+	List        string    `json:"list"`
+	GeneratedAt time.Time `json:"generated_at"`
+	// NewestHitAt is missing before the first hit.
+	NewestHitAt *time.Time `json:"newest_hit_at,omitempty"`
+	Items       int64      `json:"items"`
+	// Periods holds the totals of each current period, by its name.
+	Periods map[ruleset.Period]*PeriodStats `json:"periods"`
+}
+
+// PeriodStats are the totals of one period.
+type PeriodStats struct {
+	From       *time.Time `json:"from,omitempty"`
+	To         *time.Time `json:"to,omitempty"`
+	Views      int64      `json:"views"`
+	Uniques    int64      `json:"uniques"`    // unique views: first of an item, visitor and day
+	Visitors   int64      `json:"visitors"`   // distinct visitors, estimated to about 1 %
+	Duplicates int64      `json:"duplicates"` // hits not counted, because they came too soon after another
+}
+
+// Stats reports the totals of a list at an instant; the zero time is now. Its
+// errors are [ErrUnknownList], or the store's.
+func (b *Boards) Stats(ctx context.Context, list string, at time.Time) (*Stats, error) {
+	l := b.rules().List(list)
+	if l == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownList, list)
+	}
+	out := &Stats{List: list, GeneratedAt: b.now().UTC(), Periods: map[ruleset.Period]*PeriodStats{}}
+	if at.IsZero() {
+		at = out.GeneratedAt
+	}
+	var sets []store.Set
+	for _, p := range l.Boards {
+		start := p.Start(at, l.Location())
+		sets = append(sets, PeriodSet(list, p, start))
+		ps := &PeriodStats{}
+		if p != ruleset.All {
+			end := p.Add(start, 1, l.Location())
+			ps.From, ps.To = &start, &end
+		}
+		out.Periods[p] = ps
+	}
+	totals, err := b.totals(ctx, append(sets, AllSet(list))...)
+	if err != nil {
+		return nil, fmt.Errorf("reading the totals of list %s: %w", list, err)
+	}
+	for i, p := range l.Boards {
+		ps := out.Periods[p]
+		ps.Views, ps.Uniques, ps.Duplicates = totals[i].Views, totals[i].Uniques, totals[i].Duplicates
+		if ps.Visitors, err = b.store.Visitors(ctx, sets[i]); err != nil {
+			return nil, fmt.Errorf("estimating the visitors of list %s: %w", list, err)
+		}
+	}
+	if newest := totals[len(sets)].Newest; newest > 0 {
+		t := time.UnixMilli(newest).UTC()
+		out.NewestHitAt = &t
+	}
+	if out.Items, err = b.store.Size(ctx, AllSet(list)); err != nil {
+		return nil, fmt.Errorf("counting the items of list %s: %w", list, err)
+	}
+	return out, nil
+}

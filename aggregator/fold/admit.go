@@ -1,0 +1,105 @@
+package fold
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// Gap is a run of batches that nobody can deliver any more.
+type Gap struct {
+	Edge     string
+	From, To uint64 // batch sequences, inclusive
+}
+
+// Held is a batch that is not its edge's next. The edge sends what is missing
+// again, and then this one, until all is applied.
+type Held struct {
+	Edge string
+	Next uint64 // the batch sequence that is missing
+	Seq  uint64 // the one that came
+}
+
+// FirstInLog returns the lowest batch sequence, from next on, that the log
+// holds of an edge and shard. It is called for a message of that edge with a
+// higher sequence, so there always is one.
+type FirstInLog func(ctx context.Context, shard int, edge string, next uint64) (uint64, error)
+
+// admission is what becomes of the messages: which batches are applied, and
+// where each edge stands afterwards.
+type admission struct {
+	apply    []*Message
+	moved    map[string]uint64
+	lost     []Gap
+	held     []Held
+	poisoned []int
+	skipped  int
+	// rewind says that the log holds batches, before the last of the messages,
+	// that can be applied now: it has to be read again from its beginning.
+	rewind bool
+}
+
+// admit goes through the messages in the order of the log. A batch is applied
+// exactly when it is its edge's next one. Each rule is there because a
+// simulation without it loses or doubles hits.
+func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []Message, first FirstInLog) (admission, error) {
+	a := admission{moved: map[string]uint64{}}
+	for i := range msgs {
+		m := &msgs[i]
+		applied, ok := a.moved[m.Edge]
+		if !ok {
+			applied = producers[m.Edge]
+		}
+		next := applied + 1
+		switch {
+		case m.Err != nil:
+			a.poisoned = append(a.poisoned, i)
+			// Without this an edge would wait for ever for a batch that nobody
+			// can read. The message itself is set aside, so its hits are not gone.
+			if m.Edge != "" && m.BatchSeq == next {
+				a.moved[m.Edge] = next
+			}
+		case m.BatchSeq < next:
+			a.skipped++
+		case m.BatchSeq == next:
+			a.apply = append(a.apply, m)
+			a.moved[m.Edge] = next
+		case m.Low <= next:
+			a.held = append(a.held, Held{Edge: m.Edge, Next: next, Seq: m.BatchSeq})
+		default:
+			// The edge has dropped what is missing, because it was applied once, to
+			// counts that are gone since. What the log still holds is counted
+			// again; what neither has is lost, and said to be.
+			k, err := first(ctx, shard, m.Edge, next)
+			if err != nil {
+				return a, fmt.Errorf("looking in the log for batch %d of edge %s: %w", next, m.Edge, err)
+			}
+			if k < next || k > m.BatchSeq {
+				return a, fmt.Errorf("looking in the log for batch %d of edge %s: found %d, though %d is there", next, m.Edge, k, m.BatchSeq)
+			}
+			if k > next {
+				a.lost = append(a.lost, Gap{Edge: m.Edge, From: next, To: k - 1})
+			}
+			if k < m.BatchSeq {
+				a.moved[m.Edge] = k - 1
+				a.rewind = true
+				return a, nil
+			}
+			a.apply = append(a.apply, m)
+			a.moved[m.Edge] = k
+		}
+	}
+	return a, nil
+}
+
+// Advance brings a state to where a commit has moved the store.
+func Advance(s *store.State, c *store.Commit) {
+	s.Position = c.To
+	if s.Producers == nil {
+		s.Producers = map[string]uint64{}
+	}
+	for edge, seq := range c.Producers {
+		s.Producers[edge] = seq
+	}
+}

@@ -1,0 +1,89 @@
+package fold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/aggregator/store/memstore"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+func TestWhichBatchesAreApplied(t *testing.T) {
+	t.Parallel()
+	type msg struct {
+		seq, low uint64
+		poison   bool
+	}
+	for name, tc := range map[string]struct {
+		applied  uint64 // before
+		msgs     []msg
+		inLog    uint64 // what FirstInLog finds
+		counted  int
+		after    uint64
+		held     []fold.Held
+		lost     []fold.Gap
+		poisoned []int
+		skipped  int
+		rewind   bool
+	}{
+		"in order":                     {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2},
+		"sent twice":                   {applied: 1, msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}, {seq: 2, low: 1}}, counted: 1, after: 2, skipped: 2},
+		"one is missing":               {msgs: []msg{{seq: 2, low: 1}, {seq: 3, low: 1}}, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}, {Edge: "e1", Next: 1, Seq: 3}}},
+		"and comes":                    {msgs: []msg{{seq: 2, low: 1}, {seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
+		"the edge has dropped it":      {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 9, counted: 1, after: 9, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}},
+		"but the log still has it":     {applied: 3, msgs: []msg{{seq: 8, low: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: 4, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 8}}, rewind: true},
+		"or a part of it":              {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 6, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, rewind: true},
+		"one cannot be read":           {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, poison: true}, {seq: 3, low: 1}}, counted: 2, after: 3, poisoned: []int{1}},
+		"a stray one cannot be read":   {applied: 1, msgs: []msg{{seq: 7, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
+		"an old one cannot be read":    {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
+		"what was skipped is not lost": {applied: 9, msgs: []msg{{seq: 8, low: 8}, {seq: 10, low: 10}}, counted: 1, after: 10, skipped: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLog(t, memstore.New(1), &ruleset.List{Name: "a"})
+			var msgs []fold.Message
+			for i, m := range tc.msgs {
+				msg := l.message(0, "e1", m.seq, m.low, []hit.Hit{view(fmt.Sprint("item", i), 1, t0)})
+				if m.poison {
+					msg.Batch, msg.Err = nil, errors.New("poison")
+				}
+				msgs = append(msgs, msg)
+			}
+			f := &fold.Folder{Rules: l.rules, Store: l.store, Shards: 1, First: func(context.Context, int, string, uint64) (uint64, error) { return tc.inLog, nil }}
+			state := store.State{Producers: map[string]uint64{"e1": tc.applied}}
+			res, err := f.Fold(t.Context(), 0, state, msgs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fold.Advance(&state, res.Commit)
+			type outcome struct {
+				Counted  int
+				After    uint64
+				Held     []fold.Held
+				Lost     []fold.Gap
+				Poisoned []int
+				Skipped  int
+				Rewind   bool
+			}
+			got := outcome{res.Hits[fold.Outcome{List: "a", Reason: ruleset.Counted}], state.Producers["e1"], res.Held, res.Lost, res.Poisoned, res.Skipped, res.Rewind}
+			want := outcome{tc.counted, tc.after, tc.held, tc.lost, tc.poisoned, tc.skipped, tc.rewind}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			last := msgs[len(msgs)-1]
+			state.Position.Version = 0
+			if tc.rewind && state.Position != (store.Position{}) {
+				t.Errorf("the position is %+v, want the beginning of the log", state.Position)
+			} else if !tc.rewind && state.Position != (store.Position{Seq: last.Seq, Fingerprint: fold.Fingerprint(last.Subject, last.Received, last.Data)}) {
+				t.Errorf("the position is %+v, want that of message %d", state.Position, last.Seq)
+			}
+		})
+	}
+}

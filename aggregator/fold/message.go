@@ -1,0 +1,78 @@
+// Package fold decides what the messages of the log mean for the counts. It is
+// the one place where hits are counted, whatever store keeps the counts.
+//
+// A fold is a pure function of the rules, what the store says, and the
+// messages: it looks at no clock, so that reading the same log again gives the
+// same counts, however the messages are grouped.
+package fold
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// Message is one message of the log.
+type Message struct {
+	Seq      uint64 // stream sequence
+	Received time.Time
+	Subject  string
+	Data     []byte
+
+	Edge     string
+	BatchSeq uint64
+	Low      uint64 // lowest sequence that the edge could still send
+	Batch    *hit.Batch
+	// Err says why the message cannot be read; Batch is nil then. Edge and
+	// BatchSeq are set where the subject and headers tell them.
+	Err error
+}
+
+// Read makes a Message of what the log delivers for a shard. header returns a
+// header's first value, or "". A message that cannot be read is returned with
+// Err set: it has to be set aside, not waited for.
+func Read(shard int, seq uint64, received time.Time, subject string, header func(string) string, data []byte) Message {
+	m := Message{Seq: seq, Received: received, Subject: subject, Data: data}
+	m.Err = m.read(shard, header)
+	if m.Err != nil {
+		m.Batch = nil
+	}
+	return m
+}
+
+func (m *Message) read(shard int, header func(string) string) error {
+	inShard, edge, err := hit.ParseSubject(m.Subject)
+	if err != nil {
+		return err
+	}
+	m.Edge = edge
+	m.BatchSeq, err = strconv.ParseUint(header(hit.HeaderSeq), 10, 64)
+	if err != nil || m.BatchSeq == 0 {
+		return fmt.Errorf("header %s is not a sequence: %.40q", hit.HeaderSeq, header(hit.HeaderSeq))
+	}
+	m.Low, err = strconv.ParseUint(header(hit.HeaderLow), 10, 64)
+	if err != nil || m.Low == 0 || m.Low > m.BatchSeq {
+		return fmt.Errorf("header %s is not a sequence up to %d: %.40q", hit.HeaderLow, m.BatchSeq, header(hit.HeaderLow))
+	}
+	m.Batch, err = hit.Decode(m.Data)
+	switch {
+	case err != nil:
+		return err
+	case m.Batch.Edge != edge, m.Batch.Seq != m.BatchSeq, m.Batch.Shard != inShard, inShard != shard:
+		return errors.New("the body is another batch than the subject and headers say")
+	}
+	return nil
+}
+
+// Fingerprint identifies a message of the log: no other message at the same
+// sequence, in a stream that was made anew or cut short, has the same one.
+func Fingerprint(subject string, received time.Time, data []byte) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%d\x00", subject, received.UnixNano())
+	h.Write(data)
+	return max(1, h.Sum64()) // 0 is the fingerprint of "nothing applied"
+}

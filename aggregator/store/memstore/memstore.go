@@ -1,0 +1,393 @@
+// Package memstore is a store in maps: the plainest thing that keeps the
+// contract of package store. It counts visitors exactly, forgets nothing before
+// it is told to, and loses everything when the process ends. Tests compare the
+// real stores with it, and the simulator rolls it back with [Store.Restore].
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+var errClosed = errors.New("the store is closed")
+
+// Store implements [store.Store].
+type Store struct {
+	now    func() time.Time
+	leases store.Leases
+
+	mu     sync.RWMutex
+	shards []*shard
+	closed bool
+}
+
+var _ store.Store = (*Store)(nil)
+
+type shard struct {
+	state    store.State
+	seen     map[store.Seen]int64
+	items    map[string]map[string]store.Item
+	scores   map[store.Set]map[string]store.Tally
+	totals   map[store.Set]store.Totals
+	visitors map[store.Set]map[uint64]struct{}
+}
+
+// New returns an empty store.
+func New(shards int) *Store {
+	s := &Store{now: time.Now, shards: make([]*shard, shards)}
+	for i := range s.shards {
+		s.shards[i] = newShard()
+	}
+	return s
+}
+
+func newShard() *shard {
+	return &shard{
+		state:    store.State{Producers: map[string]uint64{}},
+		seen:     map[store.Seen]int64{},
+		items:    map[string]map[string]store.Item{},
+		scores:   map[store.Set]map[string]store.Tally{},
+		totals:   map[store.Set]store.Totals{},
+		visitors: map[store.Set]map[uint64]struct{}{},
+	}
+}
+
+func (h *shard) clone() *shard {
+	return &shard{
+		state:    store.State{Position: h.state.Position, Producers: maps.Clone(h.state.Producers)},
+		seen:     maps.Clone(h.seen),
+		items:    cloneNested(h.items),
+		scores:   cloneNested(h.scores),
+		totals:   maps.Clone(h.totals),
+		visitors: cloneNested(h.visitors),
+	}
+}
+
+func cloneNested[K, L comparable, V any](m map[K]map[L]V) map[K]map[L]V {
+	c := make(map[K]map[L]V, len(m))
+	for k, v := range m {
+		c[k] = maps.Clone(v)
+	}
+	return c
+}
+
+// Snapshot is a copy of everything but the leases.
+type Snapshot struct{ shards []*shard }
+
+// Snapshot copies the store as it is now.
+func (s *Store) Snapshot() *Snapshot {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return &Snapshot{cloneShards(s.shards)}
+}
+
+// Restore puts the store back to a snapshot, which stays good for more.
+func (s *Store) Restore(snap *Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shards = cloneShards(snap.shards)
+}
+
+func cloneShards(shards []*shard) []*shard {
+	c := make([]*shard, len(shards))
+	for i, h := range shards {
+		c[i] = h.clone()
+	}
+	return c
+}
+
+// Shards implements [store.Store].
+func (s *Store) Shards() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.shards)
+}
+
+// view calls fn with a shard that nobody changes meanwhile.
+func (s *Store) view(n int, fn func(*shard)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(n); err != nil {
+		return err
+	}
+	fn(s.shards[n])
+	return nil
+}
+
+func (s *Store) usable(n int) error {
+	if s.closed {
+		return errClosed
+	}
+	if n < 0 || n >= len(s.shards) {
+		return fmt.Errorf("shard %d: the store has %d shards", n, len(s.shards))
+	}
+	return nil
+}
+
+// Load implements [store.Store].
+func (s *Store) Load(_ context.Context, shardID int) (state store.State, err error) {
+	err = s.view(shardID, func(h *shard) {
+		state = store.State{Position: h.state.Position, Producers: maps.Clone(h.state.Producers)}
+	})
+	return state, err
+}
+
+// Position implements [store.Store].
+func (s *Store) Position(_ context.Context, shardID int) (p store.Position, err error) {
+	err = s.view(shardID, func(h *shard) { p = h.state.Position })
+	return p, err
+}
+
+// Producer implements [store.Store].
+func (s *Store) Producer(_ context.Context, edge string) (map[int]uint64, error) {
+	seqs := map[int]uint64{}
+	err := s.each(func(i int, h *shard) {
+		if seq, ok := h.state.Producers[edge]; ok {
+			seqs[i] = seq
+		}
+	})
+	return seqs, err
+}
+
+// each calls fn with every shard, at one moment.
+func (s *Store) each(fn func(i int, h *shard)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	for i, h := range s.shards {
+		fn(i, h)
+	}
+	return nil
+}
+
+// Read implements [store.Store].
+func (s *Store) Read(_ context.Context, shardID int, want *store.Want) (*store.Have, error) {
+	have := &store.Have{
+		Seen:   make([]int64, len(want.Seen)),
+		Items:  make(map[string][]store.Item, len(want.Items)),
+		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
+		Totals: make([]store.Totals, len(want.Totals)),
+	}
+	err := s.view(shardID, func(h *shard) {
+		have.Position = h.state.Position
+		for i, seen := range want.Seen {
+			at, ok := h.seen[seen]
+			if !ok {
+				at = store.NotSeen
+			}
+			have.Seen[i] = at
+		}
+		for list, items := range want.Items {
+			got := make([]store.Item, len(items))
+			for i, item := range items {
+				got[i] = h.items[list][item]
+			}
+			have.Items[list] = got
+		}
+		for set, items := range want.Scores {
+			got := make([]store.Tally, len(items))
+			for i, item := range items {
+				got[i] = h.scores[set][item]
+			}
+			have.Scores[set] = got
+		}
+		for i, set := range want.Totals {
+			have.Totals[i] = h.totals[set]
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return have, nil
+}
+
+// Commit implements [store.Store].
+func (s *Store) Commit(_ context.Context, shardID int, c *store.Commit) error {
+	if err := c.Valid(); err != nil {
+		return fmt.Errorf("committing to shard %d: %w", shardID, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(shardID); err != nil {
+		return err
+	}
+	h := s.shards[shardID]
+	if h.state.Position != c.From {
+		return store.ErrConflict
+	}
+	h.state.Position = c.To
+	maps.Copy(h.state.Producers, c.Producers)
+	for _, seen := range c.Seen {
+		h.seen[seen.Seen] = seen.Time
+	}
+	for list, items := range c.Items {
+		maps.Copy(nested(h.items, list), items)
+	}
+	for set, n := range c.Scale {
+		for item, t := range h.scores[set] {
+			t.Score = math.Ldexp(t.Score, n)
+			h.scores[set][item] = t
+		}
+	}
+	for set, tallies := range c.Scores {
+		maps.Copy(nested(h.scores, set), tallies)
+	}
+	maps.Copy(h.totals, c.Totals)
+	for set, visitors := range c.Visitors {
+		m := nested(h.visitors, set)
+		for _, v := range visitors {
+			m[v] = struct{}{}
+		}
+	}
+	for _, set := range c.Drop {
+		delete(h.scores, set)
+		delete(h.totals, set)
+		delete(h.visitors, set)
+	}
+	return nil
+}
+
+func nested[K, L comparable, V any](m map[K]map[L]V, key K) map[L]V {
+	if m[key] == nil {
+		m[key] = map[L]V{}
+	}
+	return m[key]
+}
+
+// Lease implements [store.Store].
+func (s *Store) Lease(_ context.Context, shardID int, owner string, ttl time.Duration) (bool, error) {
+	if err := s.view(shardID, func(*shard) {}); err != nil {
+		return false, err
+	}
+	return s.leases.Acquire(shardID, owner, ttl, s.now()), nil
+}
+
+// Release implements [store.Store].
+func (s *Store) Release(_ context.Context, shardID int, owner string) error {
+	s.leases.Release(shardID, owner)
+	return nil
+}
+
+// Top implements [store.Reader].
+func (s *Store) Top(_ context.Context, set store.Set, n int) ([][]store.Entry, error) {
+	top := make([][]store.Entry, s.Shards())
+	err := s.each(func(i int, h *shard) {
+		for item, t := range h.scores[set] {
+			top[i] = append(top[i], store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques})
+		}
+		slices.SortFunc(top[i], func(a, b store.Entry) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(b.Item, a.Item))
+		})
+		top[i] = top[i][:min(max(n, 0), len(top[i]))]
+	})
+	return top, err
+}
+
+// Above implements [store.Reader].
+func (s *Store) Above(_ context.Context, set store.Set, bounds []float64) (int64, error) {
+	if len(bounds) != s.Shards() {
+		return 0, fmt.Errorf("%d bounds for %d shards", len(bounds), s.Shards())
+	}
+	var n int64
+	err := s.each(func(i int, h *shard) {
+		for _, t := range h.scores[set] {
+			if t.Score > bounds[i] {
+				n++
+			}
+		}
+	})
+	return n, err
+}
+
+// Next implements [store.Reader].
+func (s *Store) Next(_ context.Context, set store.Set, bounds []float64) ([]*store.Entry, error) {
+	if len(bounds) != s.Shards() {
+		return nil, fmt.Errorf("%d bounds for %d shards", len(bounds), s.Shards())
+	}
+	next := make([]*store.Entry, s.Shards())
+	err := s.each(func(i int, h *shard) {
+		for item, t := range h.scores[set] {
+			if t.Score <= bounds[i] {
+				continue
+			}
+			if n := next[i]; n == nil || t.Score < n.Score || t.Score == n.Score && item < n.Item {
+				next[i] = &store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques}
+			}
+		}
+	})
+	return next, err
+}
+
+// Size implements [store.Reader].
+func (s *Store) Size(_ context.Context, set store.Set) (int64, error) {
+	var n int64
+	err := s.each(func(_ int, h *shard) { n += int64(len(h.scores[set])) })
+	return n, err
+}
+
+// Scores implements [store.Reader].
+func (s *Store) Scores(_ context.Context, set store.Set, items []string) ([]*store.Tally, error) {
+	tallies := make([]*store.Tally, len(items))
+	err := s.each(func(_ int, h *shard) {
+		for i, item := range items {
+			if t, ok := h.scores[set][item]; ok {
+				tallies[i] = &t
+			}
+		}
+	})
+	return tallies, err
+}
+
+// Items implements [store.Reader].
+func (s *Store) Items(_ context.Context, list string, items []string) ([]*store.Item, error) {
+	records := make([]*store.Item, len(items))
+	err := s.each(func(_ int, h *shard) {
+		for i, item := range items {
+			if r, ok := h.items[list][item]; ok {
+				records[i] = &r
+			}
+		}
+	})
+	return records, err
+}
+
+// Totals implements [store.Reader].
+func (s *Store) Totals(_ context.Context, sets []store.Set) ([][]store.Totals, error) {
+	totals := make([][]store.Totals, len(sets))
+	err := s.each(func(_ int, h *shard) {
+		for i, set := range sets {
+			totals[i] = append(totals[i], h.totals[set])
+		}
+	})
+	return totals, err
+}
+
+// Visitors implements [store.Reader]. The count is exact.
+func (s *Store) Visitors(_ context.Context, set store.Set) (int64, error) {
+	union := map[uint64]struct{}{}
+	err := s.each(func(_ int, h *shard) { maps.Copy(union, h.visitors[set]) })
+	return int64(len(union)), err
+}
+
+// Ping implements [store.Store].
+func (s *Store) Ping(context.Context) error { return s.each(func(int, *shard) {}) }
+
+// Close implements [store.Store].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

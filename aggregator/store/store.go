@@ -1,0 +1,241 @@
+// Package store is where the counts live. A Store keeps, for each shard of the
+// log, the counts and the position in the log that they stand for, and changes
+// both together or not at all.
+//
+// A Store does not know how to count: package fold does, once, for every store.
+// The fold reads what it has to know with [Store.Read], decides, and writes the
+// new values with [Store.Commit]; Commit refuses when the shard is no longer
+// where it was read, so what was read still held. Values are absolute, never
+// increments.
+//
+// Every implementation passes the suite in package storetest.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// ErrConflict is returned by Commit when the shard is not at the position that
+// the commit was computed from: another aggregator moved it on, or the store
+// was restored from an older copy. Nothing was written. Load the state again.
+var ErrConflict = errors.New("the shard is at another position than the commit was computed from")
+
+// Position is how far into the log the counts of a shard stand.
+type Position struct {
+	// Seq is the stream sequence of the last message that was applied; 0 when
+	// the log is to be read from its beginning.
+	Seq uint64
+	// Fingerprint identifies that message, so that a log that was replaced or
+	// lost its tail is noticed. 0 when Seq is 0.
+	Fingerprint uint64
+	// Version is drawn at random for every commit. A log may be read again, by
+	// way of the same messages, and a store may be restored from an older copy:
+	// without it, a commit that was computed long ago could find the shard at
+	// its From again, though the counts are not those that it was computed from.
+	Version uint64
+}
+
+// State is what a shard knows of the log.
+type State struct {
+	Position Position
+	// Producers maps an edge's id to its highest batch sequence that was applied.
+	Producers map[string]uint64
+}
+
+// Set names one ordered set of items of a list: a period board such as
+// "day:20261120T000000Z", or an index such as "gravity" or "published".
+type Set struct {
+	List string
+	Name string
+}
+
+// Entry is one item of a set. Uniques is 0 in sets that do not count them.
+type Entry struct {
+	Item    string
+	Score   float64
+	Uniques int64
+}
+
+// Tally is an item's value in a set.
+type Tally struct {
+	Score   float64
+	Uniques int64
+}
+
+// Item is what is known of an item beside its boards. Times are in milliseconds
+// since the Unix epoch, UTC.
+type Item struct {
+	First         int64 // first counted hit, by its own time
+	Last          int64 // last counted hit
+	Published     int64 // 0: nobody named one, First stands in
+	PublishedFrom hit.Source
+	Duplicates    int64
+}
+
+// PublishTime returns the time that the item's age is measured from.
+func (i *Item) PublishTime() int64 {
+	if i.PublishedFrom == hit.FromFirstHit {
+		return i.First
+	}
+	return i.Published
+}
+
+// Totals are the sums of one shard of a list in the period that a set stands
+// for.
+type Totals struct {
+	Views      int64
+	Uniques    int64
+	Duplicates int64
+	// Newest is the time of the newest hit, in milliseconds since the Unix epoch.
+	Newest int64
+	// Landmark is the instant that the half-life scores of this shard are relative to,
+	// in milliseconds since the Unix epoch; 0 for other models.
+	Landmark int64
+}
+
+// Seen is a (list, item, visitor) in one day of the list's zone.
+type Seen struct {
+	List string
+	Day  int64  // beginning of the day, in seconds since the Unix epoch
+	Pair uint64 // hash of item and visitor
+}
+
+// NotSeen is the time [Read] gives for a pair that has no counted hit that day.
+const NotSeen = math.MinInt64
+
+// Want is what a fold has to know of one shard. Duplicates are allowed and cost
+// a little time.
+type Want struct {
+	Seen   []Seen
+	Items  map[string][]string // list → items
+	Scores map[Set][]string    // set → items
+	Totals []Set
+}
+
+// Have answers a [Want], in its order. What the store does not have is the zero
+// value (NotSeen for Seen).
+type Have struct {
+	// Position is where the shard stood when all of this was read. When it is
+	// not where the state was loaded, the shard has moved on in between.
+	Position Position
+
+	Seen   []int64 // time of the last counted hit in that day, milliseconds since the Unix epoch
+	Items  map[string][]Item
+	Scores map[Set][]Tally
+	Totals []Totals
+}
+
+// SeenAt sets the time of the last counted hit of a pair in a day.
+type SeenAt struct {
+	Seen
+	Time int64 // in that day, milliseconds since the Unix epoch
+}
+
+// maxDay is longer than any day of any zone.
+const maxDay = 48 * time.Hour
+
+// Commit is the outcome of a fold: absolute values to be written.
+type Commit struct {
+	// From is the position that the values were computed from; To and the
+	// producers replace it.
+	From      Position
+	To        Position
+	Producers map[string]uint64 // only those that moved
+
+	Seen   []SeenAt
+	Items  map[string]map[string]Item // list → item
+	Scores map[Set]map[string]Tally
+	Totals map[Set]Totals
+	// Visitors are added to a set's estimate of distinct visitors.
+	Visitors map[Set][]uint64
+	// Scale multiplies every score of a set by 2^n before Scores are written
+	// (n is negative). It moves a half-life landmark.
+	Scale map[Set]int
+	// Drop removes sets with their totals and visitors: periods no longer kept. It
+	// comes last: what the same commit writes to such a set is removed too.
+	Drop []Set
+}
+
+// Valid reports why no store could write c, or nil. Commit refuses such a
+// commit before it writes anything.
+func (c *Commit) Valid() error {
+	for set, tallies := range c.Scores {
+		for item, t := range tallies {
+			if math.IsNaN(t.Score) || math.IsInf(t.Score, 0) {
+				return fmt.Errorf("score %v of %q in %s of %s is not a finite number", t.Score, item, set.Name, set.List)
+			}
+		}
+	}
+	for _, s := range c.Seen {
+		if ms := s.Time - s.Day*1000; ms < 0 || ms >= maxDay.Milliseconds() {
+			return fmt.Errorf("time %d ms is not in the day of %s that begins at %d s", s.Time, s.List, s.Day)
+		}
+	}
+	return nil
+}
+
+// Store keeps the counts. Its methods are safe for concurrent use.
+type Store interface {
+	// Shards returns how many shards the store was created with.
+	Shards() int
+
+	// Load returns a shard's state; a shard never written is the zero State with
+	// an empty map.
+	Load(ctx context.Context, shard int) (State, error)
+	// Position returns a shard's position alone.
+	Position(ctx context.Context, shard int) (Position, error)
+	// Producer returns the highest applied batch sequence of an edge in every
+	// shard that has one.
+	Producer(ctx context.Context, edge string) (map[int]uint64, error)
+	// Read returns what the fold wants to know.
+	Read(ctx context.Context, shard int, want *Want) (*Have, error)
+	// Commit writes c to a shard, all of it or nothing. An error other than
+	// [ErrConflict] leaves it unknown which; Load tells.
+	Commit(ctx context.Context, shard int, c *Commit) error
+
+	// Lease makes owner the one that folds a shard until ttl has passed, or
+	// returns false when another owner is. It only saves work: two owners
+	// at once are still counted right.
+	Lease(ctx context.Context, shard int, owner string, ttl time.Duration) (bool, error)
+	// Release gives up a lease that owner holds.
+	Release(ctx context.Context, shard int, owner string) error
+
+	Reader
+
+	// Ping reports why the store cannot be used now, or nil.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Reader is the side of a store that boards are read from.
+type Reader interface {
+	// Top returns, for each shard, the n entries with the highest scores: by
+	// descending score; equal scores by descending item, as bytes. Package board
+	// merges them: the scores of two shards are not always on one scale.
+	Top(ctx context.Context, set Set, n int) ([][]Entry, error)
+	// Above returns how many entries of a set score more than a bound, which is
+	// given for each shard.
+	Above(ctx context.Context, set Set, bounds []float64) (int64, error)
+	// Next returns, for each shard, the entry with the lowest score above the
+	// shard's bound, nil where there is none; of equal scores the lowest item,
+	// as bytes.
+	Next(ctx context.Context, set Set, bounds []float64) ([]*Entry, error)
+	// Size returns how many entries a set has in all shards.
+	Size(ctx context.Context, set Set) (int64, error)
+	// Scores returns each item's value in a set, in order; nil for an item that
+	// is not in it.
+	Scores(ctx context.Context, set Set, items []string) ([]*Tally, error)
+	// Items returns each item's record, in order; nil for an unknown item.
+	Items(ctx context.Context, list string, items []string) ([]*Item, error)
+	// Totals returns each set's totals, by set and shard.
+	Totals(ctx context.Context, sets []Set) ([][]Totals, error)
+	// Visitors estimates the distinct visitors of a set over all shards; the
+	// standard error is under 1 %.
+	Visitors(ctx context.Context, set Set) (int64, error)
+}

@@ -1,0 +1,100 @@
+// Package configfile reads configuration in YAML and JSON into Go structs,
+// strictly: an unknown key, a wrong type and a value that does not hold are all
+// problems, all of them are reported at once, and each says where it is, by
+// file, line and column and by the path of the value.
+//
+// Struct fields are named by their json tags, so that a struct has one schema
+// in YAML, in JSON and in Caddy's configuration.
+package configfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one mistake in a configuration.
+type Problem struct {
+	// File, Line and Column say where the mistake is; Line and Column count from
+	// 1. They are empty when the configuration did not come from a file.
+	File         string
+	Line, Column int
+	// Path names the value, for example lists[0].dedup. It is empty for the
+	// whole configuration.
+	Path string
+	// Message says what is wrong, and what would be right.
+	Message string
+}
+
+// Error formats the problem on one line: file:line:column: path: message.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		b.WriteByte(':')
+	}
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d:", p.Line, p.Column)
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path)
+		b.WriteString(": ")
+	}
+	b.WriteString(p.Message)
+	return b.String()
+}
+
+// Problems returns the problems that err holds, in order. An error of another
+// kind becomes a problem without a place. It returns nil for nil.
+func Problems(err error) []*Problem {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*Problem
+		for _, e := range joined.Unwrap() {
+			all = append(all, Problems(e)...)
+		}
+		return all
+	}
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		return []*Problem{p}
+	}
+	return []*Problem{{Message: err.Error()}}
+}
+
+// Under returns err with all its problems moved below path: the problems of one
+// part of a configuration become problems of the whole.
+func Under(path string, err error) error {
+	var all []error
+	for _, p := range Problems(err) {
+		moved := *p
+		moved.Path = joinPath(path, p.Path)
+		all = append(all, &moved)
+	}
+	return errors.Join(all...)
+}
+
+func joinPath(path, below string) string {
+	if path == "" || below == "" || strings.HasPrefix(below, "[") {
+		return path + below
+	}
+	return path + "." + below
+}
+
+// join sorts problems by their place and makes one error of them.
+func join(problems []*Problem) error {
+	slices.SortStableFunc(problems, func(a, b *Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	all := make([]error, len(problems))
+	for i, p := range problems {
+		all[i] = p
+	}
+	return errors.Join(all...)
+}

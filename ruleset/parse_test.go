@@ -1,0 +1,221 @@
+package ruleset
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+const exampleYAML = `
+# What is counted on example.com.
+lists:
+  - name: articles
+    pages: ["/articles/{id}", "/blog/{year}/{slug}"]
+    dedup: 1h
+    zone: Europe/Berlin
+    weights: {uv: 4}
+    score:
+      model: halflife
+      half_life: 1d
+      min_views: 3
+    boards: [day, all]
+    keep:
+      day: 7
+  - name: products
+    id: "{http.request.uri.query.id}"
+`
+
+const exampleJSON = `{"lists": [
+  {"name": "articles", "pages": ["/articles/{id}", "/blog/{year}/{slug}"], "dedup": "1h", "zone": "Europe/Berlin",
+   "weights": {"uv": 4}, "score": {"model": "halflife", "half_life": "1d", "min_views": 3},
+   "boards": ["day", "all"], "keep": {"day": 7}},
+  {"name": "products", "id": "{http.request.uri.query.id}"}]}`
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	fromYAML, err := ParseYAML("rules.yaml", []byte(exampleYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := fromYAML.List("articles")
+	if l == nil || l.Dedup != Duration(time.Hour) || l.Location().String() != "Europe/Berlin" || *l.Weights != (Weights{PV: 1, UV: 4}) ||
+		l.Score != (Score{Model: HalfLife, HalfLife: Duration(24 * time.Hour), MinViews: 3}) || len(l.Keep) != 1 || l.Keep[Day] != 7 {
+		t.Errorf("%s", toJSON(t, l))
+	}
+	if got := fromYAML.Match(nil, "/blog/2015/grok"); len(got) != 2 || got[0].Item != "2015/grok" {
+		t.Errorf("the patterns are not compiled: %v", got)
+	}
+
+	fromJSON, err := ParseJSON([]byte(exampleJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := toJSON(t, fromJSON), toJSON(t, fromYAML); got != want {
+		t.Errorf("JSON gives\n%s\nYAML gives\n%s", got, want)
+	}
+
+	// JSON is YAML too.
+	if both, err := ParseYAML("rules.json", []byte(exampleJSON)); err != nil || toJSON(t, both) != toJSON(t, fromYAML) {
+		t.Errorf("JSON read as YAML: %v", err)
+	}
+}
+
+func TestParseYAMLAt(t *testing.T) {
+	t.Parallel()
+	data := []byte("listen: :8080\nrules:\n  lists:\n    - name: a\n      dedup: 1\n      zone: Mars\nmore: [1]\n")
+	for _, path := range []string{"rules", "$.rules"} {
+		_, err := ParseYAMLAt("hotboard.yaml", data, path)
+		want := `hotboard.yaml:5:14: rules.lists[0].dedup: duration "1": want a number and a unit, such as "90s", "10m", "36h", "7d" or "1w2d"
+hotboard.yaml:6:13: rules.lists[0].zone: "Mars" is not an IANA time zone such as UTC or Europe/Berlin`
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v\nwant\n%s", path, err, want)
+		}
+	}
+	if r, err := ParseYAMLAt("x", []byte("rules: {lists: [{name: a}]}"), "$.rules"); err != nil || r.List("a") == nil {
+		t.Errorf("%v, %v", r, err)
+	}
+	if _, err := ParseYAMLAt("x", []byte("listen: 1"), "$.rules"); err == nil || err.Error() != "x:1:1: rules: it is missing" {
+		t.Errorf("%v", err)
+	}
+}
+
+// Every problem is reported, in the order of the file, each at its place.
+func TestParseReportsEverything(t *testing.T) {
+	t.Parallel()
+	_, err := ParseYAML("rules.yaml", []byte(`list: []
+lists:
+  - name: Articles
+    pages:
+      - /articles/{id}
+      - articles/{id}
+    dedupe: 1h
+    dedup: 48h
+    statuses: [200, ok, 999]
+    weights: {pv: -1, vu: 2}
+    score:
+      model: gravity
+      half_life: 1d
+  - name: 2024
+    keep: {day: 0}
+  - pages: /x/{id}
+    boards: [day, year]
+    zone: Europe/Atlantis
+`))
+	want := `rules.yaml:1:1: list: unknown key; known here are lists
+rules.yaml:3:11: lists[0].name: "Articles" is not a name: 1 to 64 of a-z, 0-9, - and _
+rules.yaml:6:9: lists[0].pages[1]: pattern "articles/{id}": it does not begin with "/"
+rules.yaml:7:5: lists[0].dedupe: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, weights, zone
+rules.yaml:8:12: lists[0].dedup: 2d is not between 1ms and 24h
+rules.yaml:9:21: lists[0].statuses[1]: want a number, not a string
+rules.yaml:9:25: lists[0].statuses[2]: 999 is not a status: 100 to 599
+rules.yaml:10:19: lists[0].weights.pv: -1 is not a number from 0 up
+rules.yaml:10:23: lists[0].weights.vu: unknown key; known here are pv, uv
+rules.yaml:13:18: lists[0].score.half_life: the model gravity does not use it: leave it out
+rules.yaml:14:11: lists[1].name: want a string, not a number: put it in quotes
+rules.yaml:15:17: lists[1].keep.day: 0 is not between 1 and 10000
+rules.yaml:16:5: lists[2].name: "" is not a name: 1 to 64 of a-z, 0-9, - and _
+rules.yaml:16:12: lists[2].pages: want a list, not a string
+rules.yaml:17:19: lists[2].boards[1]: "year" is not one of hour, day, week, month and all
+rules.yaml:18:11: lists[2].zone: "Europe/Atlantis" is not an IANA time zone such as UTC or Europe/Berlin`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	if p := (*Problem)(nil); !errors.As(err, &p) || p.Line != 1 {
+		t.Errorf("the error holds no *Problem: %v", err)
+	}
+
+	_, err = ParseJSON([]byte("{\"lists\": [\n  {\"name\": \"A\", \"dedup\": 600,\n   \"zones\": 1}]}"))
+	want = `2:12: lists[0].name: "A" is not a name: 1 to 64 of a-z, 0-9, - and _
+2:26: lists[0].dedup: duration "600": want a number and a unit, such as "90s", "10m", "36h", "7d" or "1w2d"
+3:4: lists[0].zones: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, weights, zone`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                  "there is no list",
+		"lists:":                            "there is no list",
+		"lists: []":                         "there is no list",
+		"# nothing":                         "there is no list",
+		"lists: {a: {}}":                    "1:8: lists: want a list, not a table of keys",
+		"- name: a":                         "want a table of keys, not a list",
+		"lists: [null]":                     "lists[0]: it is empty",
+		"lists: [{name: a}]\nlists: []":     "already defined",
+		"lists: [{name: a, name: b}]":       "already defined",
+		"lists: [{name: a}":                 "1:",
+		"a: b: c":                           "1:",
+		"lists: [{name: a}]\n---\nlists: 1": "more than one document",
+		"lists: *nowhere":                   "anchor",
+	} {
+		_, err := ParseYAML("", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("YAML %q: %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                                 "1:1: unexpected end",
+		"{}":                               "there is no list",
+		"[]":                               "want a table of keys",
+		`{"lists":[{"name":"a"}]} x`:       "1:26: invalid character",
+		`{"lists":[{"name":"a",}]}`:        "1:23: invalid character",
+		`{"lists":[],"lists":[]}`:          "1:13: lists: the key is there twice",
+		"{\"lists\":[\n{\"Name\":\"a\"}]}": "2:2: lists[0].Name: unknown key",
+		strings.Repeat("[", 100) + "1" + strings.Repeat("]", 100): "nested deeper",
+	} {
+		_, err := ParseJSON([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("JSON %q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzParseYAML(f *testing.F) {
+	f.Add(exampleYAML)
+	f.Add(exampleJSON)
+	f.Add("lists: [&a {name: x, pages: [\"/{id}\"]}, {<<: *a, name: y}]")
+	f.Add("lists:\n- name: |\n    a\n  score: {gamma: .inf, base: .nan}\n  keep: {1: 2, ? a : b}\n")
+	f.Add("a: &a [*a]\nlists: *a")
+	f.Add("%YAML 1.2\n---\n!!map {lists: !x []}\n...\n---\n")
+	f.Add("lists:\n  - \"\\ud83d\"\n  - {0x1F: 1e400}")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseYAML("f", []byte(text))
+		checkParsed(t, r, err)
+	})
+}
+
+func FuzzParseJSON(f *testing.F) {
+	f.Add(exampleJSON)
+	f.Add(`{"lists":[{"name":"a","weights":null,"keep":{"day":1e3},"score":{"model":"count"}}]}`)
+	f.Add(`{"lists":[null,{"name":1,"dedup":-1.5}],"":{}}`)
+	f.Add(`{"lists":[{"name":"\ud83d","zone":"../../etc/passwd"}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseJSON([]byte(text))
+		checkParsed(t, r, err)
+	})
+}
+
+// checkParsed holds that a ruleset or a problem with a place comes out, and
+// that a ruleset survives being written and read.
+func checkParsed(t *testing.T, r *Ruleset, err error) {
+	t.Helper()
+	if err != nil {
+		var p *Problem
+		if r != nil || !errors.As(err, &p) || p.Line < 1 || p.Column < 1 || p.Message == "" {
+			t.Fatalf("ruleset %v, error %v", r, err)
+		}
+		return
+	}
+	r.Match(nil, "/a/b")
+	first := toJSON(t, r)
+	again, err := ParseJSON([]byte(first))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, first)
+	}
+	if got := toJSON(t, again); got != first {
+		t.Fatalf("read again:\n%s\nwant\n%s", got, first)
+	}
+}

@@ -1,0 +1,297 @@
+package ruleset
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"mime"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must load in containers without a zone database too
+
+	"github.com/hotboard/hotboard/ruleset/configfile"
+)
+
+// Problem is one mistake in a configuration and where it is. An error from
+// [Ruleset.Provision], [ParseYAML] or [ParseJSON] holds all of them, see
+// [configfile.Problems].
+type Problem = configfile.Problem
+
+// Defaults of a list.
+const (
+	DefaultDedup           = Duration(10 * time.Minute)
+	DefaultHalfLife        = Duration(24 * time.Hour)
+	DefaultPublishedHeader = "Hotboard-Published"
+
+	defaultBase, defaultGamma = 2, 1.5
+)
+
+// Limits of a list.
+const (
+	maxDedup    = Duration(24 * time.Hour)
+	minHalfLife = Duration(time.Minute)
+	maxHalfLife = Duration(3650 * 24 * time.Hour)
+	maxBase     = 24 * 365
+	maxGamma    = 10
+	maxKeep     = 10000
+)
+
+var (
+	defaultStatuses     = []int{http.StatusOK, http.StatusNotModified}
+	defaultContentTypes = []string{"text/html", "application/xhtml+xml"}
+	defaultKeep         = map[Period]int{Hour: 48, Day: 35, Week: 10, Month: 13}
+
+	listName   = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+)
+
+// Provision fills in defaults, compiles the patterns and validates everything.
+// It must be called once before any other method, and may be called again. Its
+// error joins a [*Problem] for every mistake; the ruleset is not to be used then.
+func (r *Ruleset) Provision() error {
+	var problems problemList
+	seen := make(map[string]int)
+	for i, l := range r.Lists {
+		at := problemList{path: fmt.Sprintf("lists[%d]", i)}
+		if l == nil {
+			problems.addf(at.path, "it is empty: a list has a name at least")
+			continue
+		}
+		l.provision(&at)
+		if first, ok := seen[l.Name]; ok && l.Name != "" {
+			at.addf("name", "lists[%d] has the name %q already", first, l.Name)
+		} else {
+			seen[l.Name] = i
+		}
+		problems.errs = append(problems.errs, at.errs...)
+	}
+	return errors.Join(problems.errs...)
+}
+
+// problemList collects problems below a path.
+type problemList struct {
+	path string
+	errs []error
+}
+
+func (p *problemList) addf(path, format string, args ...any) {
+	if p.path != "" {
+		path = p.path + "." + path
+	}
+	p.errs = append(p.errs, &Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (l *List) provision(at *problemList) {
+	if !listName.MatchString(l.Name) {
+		at.addf("name", "%q is not a name: 1 to 64 of a-z, 0-9, - and _", l.Name)
+	}
+	l.provisionPages(at)
+	l.provisionResponse(at)
+	switch {
+	case l.Dedup == 0:
+		l.Dedup = DefaultDedup
+	case l.Dedup < Duration(time.Millisecond) || l.Dedup > maxDedup:
+		at.addf("dedup", "%v is not between 1ms and 24h", l.Dedup)
+	}
+	l.provisionZone(at)
+	if l.Weights == nil {
+		l.Weights = new(Weights)
+		l.Weights.SetDefaults()
+	}
+	l.Weights.validate(at)
+	l.Score.provision(at)
+	l.provisionBoards(at)
+}
+
+func (l *List) provisionPages(at *problemList) {
+	l.patterns = l.patterns[:0]
+	shapes := make(map[string]int)
+	for i, s := range l.Pages {
+		path := fmt.Sprintf("pages[%d]", i)
+		p, err := compilePattern(s, l.ID == "")
+		if err != nil {
+			at.addf(path, "pattern %q: %v", s, err)
+			continue
+		}
+		if first, ok := shapes[p.shape]; ok {
+			at.addf(path, "pattern %q matches the same paths as %q before it", s, l.Pages[first])
+			continue
+		}
+		shapes[p.shape] = i
+		l.patterns = append(l.patterns, p)
+	}
+	open, end := strings.Index(l.ID, "{"), strings.LastIndex(l.ID, "}")
+	if l.ID != "" && (open < 0 || end < open+2) {
+		at.addf("id", "%q is not a placeholder such as {http.request.uri.query.id}", l.ID)
+	}
+}
+
+func (l *List) provisionResponse(at *problemList) {
+	if len(l.Statuses) == 0 {
+		l.Statuses = slices.Clone(defaultStatuses)
+	}
+	for i, s := range l.Statuses {
+		switch path := fmt.Sprintf("statuses[%d]", i); {
+		case s < 100 || s > 599:
+			at.addf(path, "%d is not a status: 100 to 599", s)
+		case slices.Contains(l.Statuses[:i], s):
+			at.addf(path, "%d is there twice", s)
+		}
+	}
+
+	if len(l.ContentTypes) == 0 {
+		l.ContentTypes = slices.Clone(defaultContentTypes)
+	}
+	l.anyType = false
+	for i, t := range l.ContentTypes {
+		path := fmt.Sprintf("content_types[%d]", i)
+		if t == "*" {
+			l.anyType = true
+			continue
+		}
+		parsed, params, err := mime.ParseMediaType(t)
+		switch {
+		case err != nil || !strings.Contains(parsed, "/") || strings.Contains(parsed, "*"):
+			at.addf(path, `%q is not a media type such as text/html, or "*" for all`, t)
+		case len(params) > 0:
+			at.addf(path, "%q: leave out the parameters, %q counts with any", t, parsed)
+		case slices.Contains(l.ContentTypes[:i], parsed):
+			at.addf(path, "%q is there twice", t)
+		default:
+			l.ContentTypes[i] = parsed // lower case
+		}
+	}
+
+	if l.PublishedHeader == "" {
+		l.PublishedHeader = DefaultPublishedHeader
+	}
+	if !headerName.MatchString(l.PublishedHeader) {
+		at.addf("published_header", "%q is not the name of a header", l.PublishedHeader)
+	}
+	l.PublishedHeader = http.CanonicalHeaderKey(l.PublishedHeader)
+}
+
+func (l *List) provisionZone(at *problemList) {
+	if l.Zone == "" {
+		l.Zone = "UTC"
+	}
+	zone, err := time.LoadLocation(l.Zone)
+	if err != nil || l.Zone == "Local" {
+		// Local would depend on the machine, and edges and aggregators must agree.
+		at.addf("zone", "%q is not an IANA time zone such as UTC or Europe/Berlin", l.Zone)
+		zone = time.UTC
+	}
+	l.zone = zone
+	l.periods.last.Store(nil)
+}
+
+func (w *Weights) validate(at *problemList) {
+	for _, f := range []struct {
+		path  string
+		value float64
+	}{{"weights.pv", w.PV}, {"weights.uv", w.UV}} {
+		if math.IsNaN(f.value) || math.IsInf(f.value, 0) || f.value < 0 {
+			at.addf(f.path, "%v is not a number from 0 up", f.value)
+		}
+	}
+	if w.PV == 0 && w.UV == 0 {
+		at.addf("weights", "pv and uv are both 0: every item would have the score 0")
+	}
+}
+
+// provision fills in and checks what the model uses. What another model uses
+// must be absent: it would have no effect.
+func (s *Score) provision(at *problemList) {
+	if s.Model == "" {
+		s.Model = Gravity
+	}
+	aged := s.Model == Gravity || s.Model == Accumulate
+	switch s.Model {
+	case Gravity, Accumulate, HalfLife, Count:
+	default:
+		at.addf("score.model", "%q is not one of gravity, accumulate, halflife and count", s.Model)
+		return
+	}
+
+	rangeOf := func(path string, v *float64, deflt, max float64) {
+		switch {
+		case !aged && *v != 0:
+			at.addf(path, "the model %s does not use it: leave it out", s.Model)
+		case aged && *v == 0:
+			*v = deflt
+		case aged && !(*v > 0 && *v <= max): // also refuses NaN
+			at.addf(path, "%v is not above 0 and at most %v", *v, max)
+		}
+	}
+	rangeOf("score.base", &s.Base, defaultBase, maxBase)
+	rangeOf("score.gamma", &s.Gamma, defaultGamma, maxGamma)
+
+	switch {
+	case s.Model != HalfLife && s.HalfLife != 0:
+		at.addf("score.half_life", "the model %s does not use it: leave it out", s.Model)
+	case s.Model == HalfLife && s.HalfLife == 0:
+		s.HalfLife = DefaultHalfLife
+	case s.Model == HalfLife && (s.HalfLife < minHalfLife || s.HalfLife > maxHalfLife):
+		at.addf("score.half_life", "%v is not between %v and %v", s.HalfLife, minHalfLife, maxHalfLife)
+	}
+
+	if s.MinViews < 0 {
+		at.addf("score.min_views", "%d is less than 0", s.MinViews)
+	}
+	switch {
+	case s.Damping != "" && s.Damping != "log":
+		at.addf("score.damping", `%q is not "log"`, s.Damping)
+	case s.Damping != "" && s.Model != Gravity:
+		at.addf("score.damping", "the model %s does not use it: leave it out", s.Model)
+	}
+}
+
+func (l *List) provisionBoards(at *problemList) {
+	if l.Boards != nil && len(l.Boards) == 0 {
+		at.addf("boards", "name at least one, or leave it out for all of hour, day, week, month and all")
+	}
+	if len(l.Boards) == 0 {
+		l.Boards = slices.Clone(Periods)
+	}
+	valid := true
+	for i, p := range l.Boards {
+		switch path := fmt.Sprintf("boards[%d]", i); {
+		case !p.Valid():
+			at.addf(path, "%q is not one of hour, day, week, month and all", p)
+			valid = false
+		case slices.Contains(l.Boards[:i], p):
+			at.addf(path, "%s is there twice", p)
+		}
+	}
+	if valid {
+		slices.SortFunc(l.Boards, func(a, b Period) int { return slices.Index(Periods, a) - slices.Index(Periods, b) })
+	}
+
+	keep := make(map[Period]int)
+	for _, p := range slices.Sorted(maps.Keys(l.Keep)) {
+		n := l.Keep[p]
+		switch path := "keep." + string(p); {
+		case p == All:
+			at.addf(path, "the board of all time is always kept, and there is one: leave it out")
+		case !p.Valid():
+			at.addf(path, "%q is not one of hour, day, week and month", p)
+		case valid && !slices.Contains(l.Boards, p):
+			at.addf(path, "boards does not have %s", p)
+		case n < 1 || n > maxKeep:
+			at.addf(path, "%d is not between 1 and %d", n, maxKeep)
+		}
+		keep[p] = n
+	}
+	for _, p := range l.Boards {
+		if n, ok := defaultKeep[p]; ok {
+			if _, set := keep[p]; !set {
+				keep[p] = n
+			}
+		}
+	}
+	l.Keep = keep
+}

@@ -1,0 +1,32 @@
+package ruleset
+
+// Reason says what became of a request or of a hit. Its value is a metric label,
+// a placeholder and a debug header, so it is short, stable and in snake case.
+// The empty Reason means that nothing speaks against a view so far.
+type Reason string
+
+// Reasons that the edge and an import give.
+const (
+	Counted Reason = "counted" // a view; sent to the aggregator
+
+	// What the request alone decides, see [CheckRequest].
+	Method      Reason = "method"       // not a GET
+	Push        Reason = "push"         // an HTTP/2 server push, which no visitor asked for
+	Range       Reason = "range"        // part of a page
+	Speculative Reason = "speculative"  // prefetch, prerender or preview; pending until the page's script confirms it
+	NotDocument Reason = "not_document" // an image, script, frame or data fetch
+	Bot         Reason = "bot"          // the User-Agent is a bot's, or there is none
+	BadItem     Reason = "bad_item"     // the id is empty, too long, not UTF-8 or has control characters
+	UnknownList Reason = "unknown_list" // a beacon named a list that does not exist
+
+	// What the response decides, see [List.CheckResponse].
+	Status      Reason = "status"       // a status that the list does not count
+	ContentType Reason = "content_type" // a media type that the list does not count
+	Error       Reason = "error"        // a handler failed
+
+	// What happens to a hit after it was accepted.
+	DroppedQueueFull Reason = "dropped_queue_full" // more views than the disk takes; the page was served
+	Duplicate        Reason = "duplicate"          // same visitor and item within the list's dedup time
+	Late             Reason = "late"               // older than every period that is kept; counted in all only
+	Invalid          Reason = "invalid"            // a hit that the aggregator cannot count
+)

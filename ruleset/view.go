@@ -1,0 +1,212 @@
+package ruleset
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// CheckRequest judges a live request by its method and headers alone: an empty
+// Reason means that it may be a view, as far as the response allows. The header
+// must have canonical keys, as net/http makes them.
+//
+// A document is told by Sec-Fetch-Dest, which every current browser sends over
+// HTTPS: only "document" counts. A page in a frame, iframe, embed or object is
+// part of the page around it. Where the header is absent (old browsers, plain
+// HTTP), Accept must name HTML, which a bare "*/*" does not, and the request
+// must not carry the mark of a script's data fetch. Pages that a script fetches
+// on the visitor's behalf (Turbo Drive, pjax, a service worker) are "empty" to
+// the browser; the page's own script reports those.
+func CheckRequest(method string, h http.Header) Reason {
+	return checkRequest(method, h, false)
+}
+
+// CheckLogged is [CheckRequest] for a request read from an access log, which
+// knows few headers or none: where the log has neither Sec-Fetch-Dest nor
+// Accept, the request is taken for a document, and page patterns alone keep
+// images and style sheets out.
+func CheckLogged(method string, h http.Header) Reason {
+	return checkRequest(method, h, true)
+}
+
+func checkRequest(method string, h http.Header, logged bool) Reason {
+	switch {
+	case method != http.MethodGet:
+		return Method
+	case len(h["Caddy-Push"]) > 0: // set on the requests that Caddy's push handler makes
+		return Push
+	case len(h["Range"]) > 0:
+		return Range
+	case speculative(h):
+		return Speculative
+	case !document(h, logged):
+		return NotDocument
+	}
+	return ""
+}
+
+// purposeHeaders are headers whose value says that nobody has asked to see the
+// page yet.
+var purposeHeaders = [...]string{
+	"Sec-Purpose",   // Fetch standard and its prerendering extension: "prefetch", "prefetch;prerender", "prefetch;anonymous-client-ip"
+	"Purpose",       // Chrome's and Safari's older name: "prefetch", "prerender", "preview"; Next.js sends it too
+	"X-Purpose",     // Safari's top sites: "preview"
+	"X-Moz",         // Firefox before 115: "prefetch"
+	"X-Sec-Purpose", // Turbo 8 (link_prefetch_observer.js): scripts cannot set Sec-*
+}
+
+// presentHeaders are headers that frameworks set on a prefetch, whatever the value.
+var presentHeaders = [...]string{
+	"Next-Router-Prefetch",         // Next.js App Router (app-router-headers.ts)
+	"Next-Router-Segment-Prefetch", // Next.js, prefetch of one segment
+	"X-Middleware-Prefetch",        // Next.js Pages Router
+}
+
+// Preloads of instant.page, quicklink, Nuxt, Astro and SvelteKit are either
+// <link rel=prefetch> or speculation rules, which the browser marks with
+// Sec-Purpose, or fetches for data, which are not documents.
+
+func speculative(h http.Header) bool {
+	for _, name := range purposeHeaders {
+		for _, v := range h[name] {
+			if containsFold(v, "prefetch") || containsFold(v, "prerender") || containsFold(v, "preview") {
+				return true
+			}
+		}
+	}
+	for _, name := range presentHeaders {
+		if len(h[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func document(h http.Header, logged bool) bool {
+	if dest := h["Sec-Fetch-Dest"]; len(dest) > 0 {
+		return len(dest) == 1 && strings.EqualFold(dest[0], "document")
+	}
+	// React server components, Turbo frames and htmx fragments are parts of a
+	// page. X-Requested-With needs its value: Android's WebView puts the app's
+	// name there on real visits.
+	if len(h["Rsc"]) > 0 || len(h["Turbo-Frame"]) > 0 || len(h["Hx-Request"]) > 0 {
+		return false
+	}
+	if v := h["X-Requested-With"]; len(v) > 0 && strings.EqualFold(v[0], "XMLHttpRequest") {
+		return false
+	}
+	accept := h["Accept"]
+	if len(accept) == 0 {
+		return logged
+	}
+	for _, v := range accept {
+		if acceptsHTML(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptsHTML reports whether an Accept header names HTML as one of its media
+// ranges. Its quality is not looked at: nobody sends a page type to refuse it.
+func acceptsHTML(v string) bool {
+	for v != "" {
+		var item string
+		item, v, _ = strings.Cut(v, ",")
+		item, _, _ = strings.Cut(item, ";")
+		if item = strings.TrimSpace(item); isHTML(item) {
+			return true
+		}
+	}
+	return false
+}
+
+func isHTML(mediaType string) bool {
+	return strings.EqualFold(mediaType, "text/html") || strings.EqualFold(mediaType, "application/xhtml+xml")
+}
+
+// containsFold reports whether s contains the lower-case ASCII word, in any
+// case.
+func containsFold(s, word string) bool {
+	for i := 0; i+len(word) <= len(s); i++ {
+		if strings.EqualFold(s[i:i+len(word)], word) {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckResponse judges the response to a request that [CheckRequest] let
+// through: an empty Reason means that it is a view. The header must have
+// canonical keys; nil means that it is not known, as in most logs, and only the
+// status is judged.
+//
+// A 304 has no Content-Type and counts: the visitor did come back to the page.
+// Any other response must say that it is HTML, or whatever the list counts. One
+// that says nothing is not counted: "*" in the list's ContentTypes counts it.
+func (l *List) CheckResponse(status int, h http.Header) Reason {
+	if !l.countsStatus(status) {
+		return Status
+	}
+	if h == nil {
+		return ""
+	}
+	if len(h["Content-Range"]) > 0 {
+		return Range
+	}
+	types := h["Content-Type"]
+	if len(types) == 0 {
+		if status == http.StatusNotModified || status == http.StatusNoContent || l.anyType {
+			return ""
+		}
+		return ContentType
+	}
+	if !l.countsType(types[0]) {
+		return ContentType
+	}
+	return ""
+}
+
+func (l *List) countsStatus(status int) bool {
+	for _, s := range l.Statuses {
+		if s == status {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *List) countsType(v string) bool {
+	if l.anyType {
+		return true
+	}
+	v, _, _ = strings.Cut(v, ";")
+	v = strings.TrimSpace(v)
+	for _, t := range l.ContentTypes {
+		if strings.EqualFold(t, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// Published returns the item's publish time that a response names in the list's
+// PublishedHeader, in UTC. It is zero when there is none, when it is neither an
+// RFC 3339 nor an HTTP date, and when it is not in the years 1970 to 9999.
+func (l *List) Published(h http.Header) time.Time {
+	values := h[l.PublishedHeader]
+	if len(values) == 0 {
+		return time.Time{}
+	}
+	v := strings.TrimSpace(values[0])
+	t, err := time.Parse(time.RFC3339, v)
+	if err != nil {
+		if t, err = http.ParseTime(v); err != nil {
+			return time.Time{}
+		}
+	}
+	if t.UnixMilli() <= 0 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t.UTC()
+}
