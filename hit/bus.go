@@ -20,6 +20,8 @@ const (
 	// SubjectQuery answers a request whose body is [Query] with [Answer], as
 	// JSON: the reading side of the HTTP API, for edges that serve it to visitors.
 	SubjectQuery = "hotboard.query"
+	// SubjectRules answers any request with the ruleset in force, as JSON.
+	SubjectRules = "hotboard.rules"
 
 	// SaltBucket is the key-value bucket with the salt of each UTC day, which
 	// all edges share.
@@ -34,7 +36,7 @@ type Applied struct {
 
 // Query is one GET request to the reading API, as an edge passes it on.
 type Query struct {
-	Path  string `json:"path"`  // for example /hot
+	Path  string `json:"path"`  // for example /hot; escaped as in a URL
 	Query string `json:"query"` // the raw query, without the question mark
 }
 
@@ -42,6 +44,10 @@ type Query struct {
 type Answer struct {
 	Status int    `json:"status"`
 	Body   []byte `json:"body"` // JSON
+	// ETag is the entity tag of the body, in the form of the HTTP header. It stays
+	// the same as long as the content does, apart from the time it was made at.
+	// It is empty for an error.
+	ETag string `json:"etag,omitempty"`
 	// MaxAgeMillis is how long the answer may be used before it is asked for
 	// again: what is left of its time slice.
 	MaxAgeMillis int64 `json:"max_age_ms"`

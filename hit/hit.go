@@ -78,19 +78,23 @@ func ValidID(s string) error {
 
 // Valid reports why the aggregator could not count h, or nil.
 func (h *Hit) Valid() error {
-	if h.Kind != View {
-		return fmt.Errorf("unknown kind of hit %d", h.Kind)
-	}
 	if err := ValidID(h.List); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
 	if err := ValidID(h.Item); err != nil {
 		return fmt.Errorf("item: %w", err)
 	}
-	if h.Time <= 0 {
+	return h.ValidFields()
+}
+
+// ValidFields is [Hit.Valid] for a hit whose list and item are known to be valid.
+func (h *Hit) ValidFields() error {
+	switch {
+	case h.Kind != View:
+		return fmt.Errorf("unknown kind of hit %d", h.Kind)
+	case h.Time <= 0:
 		return fmt.Errorf("time %d is not after 1970", h.Time)
-	}
-	if h.Published < 0 || h.PublishedFrom > FromOrigin {
+	case h.Published < 0 || h.PublishedFrom > FromOrigin:
 		return fmt.Errorf("published %d from source %d is not known to version %d", h.Published, h.PublishedFrom, Version)
 	}
 	return nil

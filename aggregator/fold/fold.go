@@ -63,7 +63,7 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 	}
 	res := &Result{
 		Commit: &store.Commit{From: state.Position, To: state.Position, Producers: a.moved},
-		Hits: map[Outcome]int{},
+		Hits:   map[Outcome]int{},
 		Lost:   a.lost, Held: a.held, Poisoned: a.poisoned, Skipped: a.skipped, Rewind: a.rewind,
 	}
 	if a.rewind {
@@ -75,7 +75,11 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 
 	res.Commit.To.Version = rand.Uint64()
 
-	t := newTallies(f, shard, res)
+	n := 0
+	for _, m := range a.apply {
+		n += len(m.Batch.Hits)
+	}
+	t := newTallies(f, shard, n, res.Hits)
 	for _, m := range a.apply {
 		for i := range m.Batch.Hits {
 			t.want(&m.Batch.Hits[i], m.Received)

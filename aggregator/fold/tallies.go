@@ -16,6 +16,9 @@ import (
 // tallies is the working memory of one fold: everything that the store keeps of
 // the items that the messages touch. Hits are first only looked at, to learn
 // what to read (want), and then counted one by one in the order of the log.
+//
+// What is done for each hit is kept cheap (an item is checked and hashed once,
+// its values lie together), because this is most of what counting costs.
 type tallies struct {
 	folder *Folder
 	shard  int
@@ -23,7 +26,6 @@ type tallies struct {
 
 	pending []pending
 	lists   map[string]*listWork
-	seen    map[store.Seen]int // index into seenAt
 	keys    []store.Seen
 	seenAt  []int64
 	changed []bool // of seenAt
@@ -32,26 +34,28 @@ type tallies struct {
 
 // pending is a hit that is going to be counted.
 type pending struct {
-	hit    *hit.Hit
-	time   int64 // clamped
-	list   *listWork
-	item   *itemWork
-	sets   []*setWork // periods of the list's boards, then All, then the score set
-	starts *ruleset.Starts
-	// Indexes into seenAt: the day of the hit, and the neighbouring day when the
-	// deduplication window reaches into it, else -1.
+	hit  *hit.Hit
+	time int64 // clamped
+	list *listWork
+	item *itemWork
+	sets []*setWork // periods of the list's boards, then All, then the score set
+	// Indexes into seenAt: the day of the hit, and the neighbouring days when the
+	// deduplication window reaches into them, else -1.
 	today, before, after int
 }
 
 type listWork struct {
 	list  *ruleset.List
 	items map[string]*itemWork
+	seen  map[int64]*seenDay // by the beginning of the day, in seconds
 	all   *setWork
 	score *setWork // nil when the model adds nothing up
 
-	// The sets of the last starts that were asked for: hits come nearly in order.
+	// What belongs to the starts that were last asked for: hits come nearly in order.
 	starts  *ruleset.Starts
 	periods []*setWork
+	day     *seenDay
+	nextDay int64 // milliseconds
 
 	// Newest hit before this fold, and the oldest period of each kind that is
 	// kept, as of the newest hit so far.
@@ -59,6 +63,12 @@ type listWork struct {
 	keptStarts   *ruleset.Starts
 	kept         map[ruleset.Period]time.Time
 	halved       int // whole half-lives that the score set's landmark moved
+}
+
+// seenDay holds the pairs of one day, with their index into keys and seenAt.
+type seenDay struct {
+	start time.Time
+	pairs map[uint64]int
 }
 
 // setWork is one set with the items of it that are touched.
@@ -83,11 +93,15 @@ type cell struct {
 
 type itemWork struct {
 	id      string
+	hash    uint64
 	rec     store.Item
 	cells   []*cell
 	changed bool
 	// published says that the publish time is not what the store has.
 	published bool
+	// room is where the first cells lie: all of those of an item whose hits are
+	// in the same periods.
+	room [7]cell
 }
 
 func (i *itemWork) cell(s *setWork) *cell {
@@ -96,56 +110,73 @@ func (i *itemWork) cell(s *setWork) *cell {
 			return c
 		}
 	}
-	c := &cell{set: s}
+	c := new(cell)
+	if n := len(i.cells); n < len(i.room) {
+		c = &i.room[n]
+	}
+	c.set = s
 	i.cells = append(i.cells, c)
 	s.cells = append(s.cells, c)
 	s.want = append(s.want, i.id)
 	return c
 }
 
-func newTallies(f *Folder, shard int, res *Result) *tallies {
+// newTallies returns the memory for folding n hits.
+func newTallies(f *Folder, shard, n int, hits map[Outcome]int) *tallies {
 	return &tallies{
-		folder: f, shard: shard, hits: res.Hits,
-		lists: map[string]*listWork{}, seen: map[store.Seen]int{}, sets: map[store.Set]*setWork{},
+		folder: f, shard: shard, hits: hits,
+		pending: make([]pending, 0, n),
+		keys:    make([]store.Seen, 0, n),
+		lists:   map[string]*listWork{}, sets: map[store.Set]*setWork{},
 	}
 }
 
 // want takes in a hit and notes what has to be known to count it. A hit that
 // cannot be counted ends here, with its reason.
 func (t *tallies) want(h *hit.Hit, received time.Time) {
-	if h.Valid() != nil || hit.Shard(h.List, h.Item, t.folder.Shards) != t.shard {
+	lw := t.list(h.List)
+	if lw == nil {
+		reason := ruleset.UnknownList
+		if h.Valid() != nil {
+			reason = ruleset.Invalid
+		}
+		t.hits[Outcome{Reason: reason}]++
+		return
+	}
+	item := lw.items[h.Item]
+	if item == nil && t.misplaced(h) || h.ValidFields() != nil {
 		t.hits[Outcome{Reason: ruleset.Invalid}]++
 		return
 	}
-	lw := t.list(h.List)
-	if lw == nil {
-		t.hits[Outcome{Reason: ruleset.UnknownList}]++
-		return
-	}
-	ms := min(h.Time, received.Add(MaxAhead).UnixMilli())
-	p := pending{hit: h, time: ms, list: lw, starts: lw.list.Starts(ms)}
-	p.item = lw.items[h.Item]
-	if p.item == nil {
-		p.item = &itemWork{id: h.Item}
-		lw.items[h.Item] = p.item
-	}
-	p.sets = t.setsOf(lw, p.starts)
-	for _, s := range p.sets {
-		p.item.cell(s)
+	if item == nil {
+		f := fnv.New64a()
+		f.Write([]byte(h.Item))
+		item = &itemWork{id: h.Item, hash: f.Sum64()}
+		item.cells = make([]*cell, 0, len(item.room))
+		lw.items[h.Item] = item
 	}
 
-	pair := pairOf(h.Item, h.Visitor)
-	day := p.starts.Of(ruleset.Day)
-	zone, window := lw.list.Location(), time.Duration(lw.list.Dedup)
-	at := time.UnixMilli(ms)
-	p.today, p.before, p.after = t.seenIndex(h.List, day, pair), -1, -1
-	if at.Add(-window).Before(day) {
-		p.before = t.seenIndex(h.List, ruleset.Day.Add(day, -1, zone), pair)
+	ms := min(h.Time, received.UnixMilli()+MaxAhead.Milliseconds())
+	t.turnTo(lw, lw.list.Starts(ms))
+	p := pending{hit: h, time: ms, list: lw, item: item, sets: lw.periods, before: -1, after: -1}
+	for _, s := range p.sets {
+		item.cell(s)
 	}
-	if tomorrow := ruleset.Day.Add(day, 1, zone); !at.Add(window).Before(tomorrow) {
-		p.after = t.seenIndex(h.List, tomorrow, pair)
+	pair := pairOf(item.hash, h.Visitor)
+	p.today = t.seenIndex(lw, lw.day, pair)
+	window := time.Duration(lw.list.Dedup).Milliseconds()
+	if ms-window < lw.day.start.UnixMilli() {
+		p.before = t.seenIndex(lw, lw.dayOf(ruleset.Day.Add(lw.day.start, -1, lw.list.Location())), pair)
+	}
+	if ms+window >= lw.nextDay {
+		p.after = t.seenIndex(lw, lw.dayOf(time.UnixMilli(lw.nextDay)), pair)
 	}
 	t.pending = append(t.pending, p)
+}
+
+// misplaced reports whether an item's id is not valid, or belongs to another shard.
+func (t *tallies) misplaced(h *hit.Hit) bool {
+	return hit.ValidID(h.Item) != nil || hit.Shard(h.List, h.Item, t.folder.Shards) != t.shard
 }
 
 func (t *tallies) list(name string) *listWork {
@@ -154,7 +185,7 @@ func (t *tallies) list(name string) *listWork {
 		return lw
 	}
 	if l := t.folder.Rules.List(name); l != nil {
-		lw = &listWork{list: l, items: map[string]*itemWork{}}
+		lw = &listWork{list: l, items: map[string]*itemWork{}, seen: map[int64]*seenDay{}}
 		lw.all = t.setWork(board.AllSet(name), ruleset.All, time.Time{})
 		if set, ok := board.ScoreSet(l); ok {
 			lw.score = t.setWork(set, "", time.Time{})
@@ -173,9 +204,10 @@ func (t *tallies) setWork(set store.Set, p ruleset.Period, start time.Time) *set
 	return s
 }
 
-func (t *tallies) setsOf(lw *listWork, starts *ruleset.Starts) []*setWork {
+// turnTo makes periods, day and nextDay of the list those that begin at starts.
+func (t *tallies) turnTo(lw *listWork, starts *ruleset.Starts) {
 	if lw.starts == starts {
-		return lw.periods
+		return
 	}
 	var sets []*setWork
 	for _, p := range lw.list.Boards {
@@ -188,29 +220,34 @@ func (t *tallies) setsOf(lw *listWork, starts *ruleset.Starts) []*setWork {
 	if lw.score != nil {
 		sets = append(sets, lw.score)
 	}
-	lw.starts, lw.periods = starts, sets
-	return sets
+	day := starts.Of(ruleset.Day)
+	lw.starts, lw.periods, lw.day = starts, sets, lw.dayOf(day)
+	lw.nextDay = ruleset.Day.Add(day, 1, lw.list.Location()).UnixMilli()
 }
 
-func (t *tallies) seenIndex(list string, day time.Time, pair uint64) int {
-	k := store.Seen{List: list, Day: day.Unix(), Pair: pair}
-	i, ok := t.seen[k]
+func (lw *listWork) dayOf(start time.Time) *seenDay {
+	d := lw.seen[start.Unix()]
+	if d == nil {
+		d = &seenDay{start: start, pairs: map[uint64]int{}}
+		lw.seen[start.Unix()] = d
+	}
+	return d
+}
+
+func (t *tallies) seenIndex(lw *listWork, day *seenDay, pair uint64) int {
+	i, ok := day.pairs[pair]
 	if !ok {
 		i = len(t.keys)
-		t.keys = append(t.keys, k)
-		t.seen[k] = i
+		t.keys = append(t.keys, store.Seen{List: lw.list.Name, Day: day.start.Unix(), Pair: pair})
+		day.pairs[pair] = i
 	}
 	return i
 }
 
-// pairOf hashes an item and a visitor. The visitor is a keyed hash already, so
+// pairOf mixes the hash of an item with a visitor. The visitor is a keyed hash already, so
 // nobody outside can look for collisions; SplitMix64's finaliser (Steele et al.,
 // OOPSLA 2014) spreads both over all bits.
-func pairOf(item string, visitor uint64) uint64 {
-	f := fnv.New64a()
-	f.Write([]byte(item))
-	return mix(f.Sum64() + mix(visitor))
-}
+func pairOf(item, visitor uint64) uint64 { return mix(item + mix(visitor)) }
 
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
@@ -437,7 +474,7 @@ func (t *tallies) write(c *store.Commit) {
 		if lw == nil {
 			continue
 		}
-		c.Items[name] = map[string]store.Item{}
+		c.Items[name] = make(map[string]store.Item, len(lw.items))
 		published := map[string]store.Tally{}
 		for id, iw := range lw.items {
 			if iw.changed {
@@ -467,7 +504,7 @@ func (t *tallies) write(c *store.Commit) {
 		if len(s.visitors) > 0 {
 			c.Visitors[set] = s.visitors
 		}
-		values := map[string]store.Tally{}
+		values := make(map[string]store.Tally, len(s.cells))
 		for i, cell := range s.cells {
 			if cell.changed {
 				values[s.want[i]] = cell.tally
