@@ -1,0 +1,136 @@
+package fold
+
+import (
+	"math"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// count counts the pending hits in order.
+func (t *tallies) count() {
+	for i := range t.pending {
+		p := &t.pending[i]
+		lw := p.list
+		if p.time > lw.all.totals.Newest {
+			lw.all.totals.Newest = p.time
+		}
+		lw.keep()
+		reason := ruleset.Counted
+		if t.duplicate(p) {
+			reason = ruleset.Duplicate
+			p.item.rec.Duplicates++
+			p.item.changed = true
+			for _, s := range p.sets {
+				if lw.keeps(s) && s != lw.score {
+					s.totals.Duplicates++
+					s.touched = true
+				}
+			}
+		} else {
+			t.countOne(p)
+		}
+		t.hits[Outcome{List: lw.list.Name, Reason: reason}]++
+	}
+}
+
+// duplicate reports whether the visitor's last counted hit of the item is less
+// than the window away. A late hit may come before it.
+func (t *tallies) duplicate(p *pending) bool {
+	window := time.Duration(p.list.list.Dedup).Milliseconds()
+	for _, i := range [...]int{p.today, p.before, p.after} {
+		if i < 0 || t.seenAt[i] == store.NotSeen {
+			continue
+		}
+		if d := p.time - t.seenAt[i]; -window < d && d < window {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tallies) countOne(p *pending) {
+	lw, rec := p.list, &p.item.rec
+	unique := t.seenAt[p.today] == store.NotSeen
+	if t.seenAt[p.today] < p.time {
+		t.seenAt[p.today] = p.time
+		t.changed[p.today] = true
+	}
+	p.item.changed = true
+	wasPublished := rec.PublishTime()
+	if rec.First == 0 || p.time < rec.First {
+		rec.First = p.time
+	}
+	rec.Last = max(rec.Last, p.time)
+	publish(rec, p.hit, p.time)
+	if rec.PublishTime() != wasPublished {
+		p.item.published = true
+	}
+
+	var uniques int64
+	if unique {
+		uniques = 1
+	}
+	for _, s := range p.sets {
+		if !lw.keeps(s) {
+			continue
+		}
+		c := p.item.cell(s)
+		c.changed = true
+		s.touched = true
+		if s == lw.score {
+			lw.addScore(c, rec, p.time, board.Points(*lw.list.Weights, 1, float64(uniques)))
+			continue
+		}
+		c.tally.Score++
+		c.tally.Uniques += uniques
+		s.totals.Views++
+		s.totals.Uniques += uniques
+		s.totals.Newest = max(s.totals.Newest, p.time)
+		if unique {
+			s.visitors = append(s.visitors, p.hit.Visitor)
+		}
+	}
+}
+
+// publish takes over what a hit says of the publish time. The origin may correct
+// itself; a client is believed once, and only if the time is not after its hit.
+func publish(rec *store.Item, h *hit.Hit, at int64) {
+	switch h.PublishedFrom {
+	case hit.FromOrigin:
+	case hit.FromClient:
+		if rec.PublishedFrom != hit.FromFirstHit || h.Published > at {
+			return
+		}
+	default:
+		return
+	}
+	if h.Published > 0 {
+		rec.Published, rec.PublishedFrom = h.Published, h.PublishedFrom
+	}
+}
+
+// addScore adds a counted hit worth inc points to an item's sum.
+func (lw *listWork) addScore(c *cell, rec *store.Item, at int64, inc float64) {
+	score := &lw.list.Score
+	if score.Model == ruleset.Accumulate {
+		c.tally.Score += inc * board.Decay(board.Age(at, rec.PublishTime()), score.Base, score.Gamma)
+		return
+	}
+	h := time.Duration(score.HalfLife).Milliseconds()
+	landmark := &lw.score.totals.Landmark
+	if *landmark == 0 {
+		*landmark = at
+	}
+	if k := (at - *landmark) / h; k > board.MaxExponent {
+		for _, other := range lw.score.cells {
+			other.tally.Score = math.Ldexp(other.tally.Score, -int(k))
+		}
+		*landmark += k * h
+		lw.halved += int(k)
+	}
+	c.tally.Score += inc * board.HalfLifeWeight(at, *landmark, h)
+}

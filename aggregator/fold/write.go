@@ -1,0 +1,64 @@
+package fold
+
+import (
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// write puts what changed into the commit.
+func (t *tallies) write(c *store.Commit) {
+	c.Items = map[string]map[string]store.Item{}
+	c.Scores = map[store.Set]map[string]store.Tally{}
+	c.Totals = map[store.Set]store.Totals{}
+	c.Visitors = map[store.Set][]uint64{}
+	c.Scale = map[store.Set]int{}
+	for i, k := range t.keys {
+		if t.changed != nil && t.changed[i] {
+			c.Seen = append(c.Seen, store.SeenAt{Seen: k, Time: t.seenAt[i]})
+		}
+	}
+	for name, lw := range t.lists {
+		if lw == nil {
+			continue
+		}
+		c.Items[name] = make(map[string]store.Item, len(lw.items))
+		published := map[string]store.Tally{}
+		for id, iw := range lw.items {
+			if iw.changed {
+				c.Items[name][id] = iw.rec
+			}
+			if iw.published {
+				published[id] = store.Tally{Score: float64(iw.rec.PublishTime())}
+			}
+		}
+		if len(published) > 0 {
+			c.Scores[board.PublishedSet(name)] = published
+		}
+		if lw.halved > 0 {
+			c.Scale[lw.score.set] = -lw.halved
+		}
+		if lw.all.totals.Newest != lw.newestBefore {
+			lw.all.touched = true
+		}
+		c.Drop = append(c.Drop, lw.drop()...)
+	}
+	for set, s := range t.sets {
+		lw := t.lists[set.List]
+		if !s.touched || !lw.keeps(s) {
+			continue
+		}
+		c.Totals[set] = s.totals
+		if len(s.visitors) > 0 {
+			c.Visitors[set] = s.visitors
+		}
+		values := make(map[string]store.Tally, len(s.cells))
+		for i, cell := range s.cells {
+			if cell.changed {
+				values[s.want[i]] = cell.tally
+			}
+		}
+		if len(values) > 0 {
+			c.Scores[set] = values
+		}
+	}
+}
