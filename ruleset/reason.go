@@ -18,6 +18,7 @@ const (
 	Bot         Reason = "bot"          // the User-Agent is a bot's, or there is none
 	BadItem     Reason = "bad_item"     // the id is empty, too long, not UTF-8 or has control characters
 	UnknownList Reason = "unknown_list" // a beacon named a list that does not exist
+	OptOut      Reason = "opt_out"      // the visitor asks not to be counted (Sec-GPC, DNT), and the site heeds it
 
 	// What the response decides, see [List.CheckResponse].
 	Status      Reason = "status"       // a status that the list does not count

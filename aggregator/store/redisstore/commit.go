@@ -1,0 +1,278 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// Commit implements [store.Store].
+func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
+	h, err := s.shard(n)
+	if err != nil {
+		return err
+	}
+	if err := c.Valid(); err != nil {
+		return fmt.Errorf("committing to shard %d: %w", n, err)
+	}
+	h.seen.mu.Lock()
+	defer h.seen.mu.Unlock()
+	h.seen.moveTo(c.From)
+	if c.From == (store.Position{}) {
+		h.seen.clear() // as in Read
+	}
+
+	w := &writes{ctx: ctx, keys: h.keys, cmds: make([]redis.Cmder, 0, 64)}
+	w.seen(h.seen, c.Seen, s.now()) // the cache is now as Redis will be
+	w.values(c)
+	if err := s.commit(ctx, h, c, w); err != nil {
+		_ = 0
+		if errors.Is(err, store.ErrConflict) {
+			return store.ErrConflict
+		}
+		return fmt.Errorf("committing to shard %d in Redis: %w", n, err)
+	}
+	h.seen.at = c.To
+	h.seen.trim()
+	return nil
+}
+
+// commit executes the writes if the shard is where the commit comes from.
+func (s *Store) commit(ctx context.Context, h *shard, c *store.Commit, w *writes) error {
+	// The last command: when its reply has come, all have been executed.
+	state := redis.NewIntCmd(ctx, stateArgs(h, c)...)
+	var execErr error
+	err := s.writer.Watch(ctx, func(tx *redis.Tx) error {
+		fields := newStrings(ctx, "hmget", h.keys.state(), positionFields())
+		if err := tx.Process(ctx, fields); err != nil {
+			return err
+		}
+		v := fields.Val()
+		at, err := parsePosition(h, v)
+		if err != nil {
+			return err
+		}
+		if at != c.From {
+			return store.ErrConflict
+		}
+		_, execErr = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for _, cmd := range w.cmds {
+				_ = p.Process(ctx, cmd) // only queues; the error comes with the reply
+			}
+			return p.Process(ctx, state)
+		})
+		return execErr
+	}, h.keys.state())
+	switch {
+	case errors.Is(err, redis.TxFailedErr):
+		return store.ErrConflict
+	case execErr != nil && state.Err() == nil:
+		return s.damaged(ctx, h, execErr)
+	case redis.IsExecAbortError(err):
+		// Redis did not even begin. It does not repeat why, for example that its
+		// memory is full or that it is a replica now; another write asks again.
+		return errors.Join(err, s.checkMeta(ctx))
+	}
+	return err
+}
+
+// damaged shuts a shard of which a commit was executed in part: Redis does not
+// take back the rest of a transaction when one command meets a key of another
+// type.
+func (s *Store) damaged(ctx context.Context, h *shard, cause error) error {
+	err := &DamagedError{Shard: h.n, Pattern: h.keys.prefix + "*", Reason: cause.Error()}
+	// Also when the caller has given up: nobody else knows.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, s.writer.HSet(ctx, h.keys.state(), fieldDamaged, err.Reason).Err())
+}
+
+func stateArgs(h *shard, c *store.Commit) []any {
+	args := make([]any, 0, 8+2*len(c.Producers))
+	args = append(args, "hset", h.keys.state(), fieldSeq, c.To.Seq, fieldFingerprint, c.To.Fingerprint, fieldVersion, c.To.Version)
+	for edge, seq := range c.Producers {
+		args = append(args, fieldProducer+edge, seq)
+	}
+	return args
+}
+
+// writes collects the commands of a commit. All of them answer with a number.
+type writes struct {
+	ctx  context.Context
+	keys keys
+	cmds []redis.Cmder
+}
+
+func (w *writes) add(args ...any) { w.cmds = append(w.cmds, redis.NewIntCmd(w.ctx, args...)) }
+
+// many adds a command with any number of arguments, which come in groups that
+// belong together; with none, no command.
+func (w *writes) many(name, key string, args []any, group int) {
+	size := chunk / group * group
+	for len(args) > 0 {
+		part := args[:min(size, len(args))]
+		args = args[len(part):]
+		w.add(append([]any{name, key}, part...)...)
+	}
+}
+
+func (w *writes) values(c *store.Commit) {
+	dropped := make(map[store.Set]bool, len(c.Drop))
+	for _, set := range c.Drop {
+		dropped[set] = true
+	}
+	for list, items := range c.Items {
+		w.items(list, items)
+	}
+	for set, n := range c.Scale {
+		if !dropped[set] {
+			w.scale(set, n)
+		}
+	}
+	for set, tallies := range c.Scores {
+		if !dropped[set] {
+			w.scores(set, tallies)
+		}
+	}
+	totals := make([]any, 0, 2*len(c.Totals))
+	for set, t := range c.Totals {
+		if !dropped[set] {
+			totals = append(totals, setName(set), packTotals(make([]byte, 0, maxRecordBytes), &t))
+		}
+	}
+	w.many("hset", w.keys.totals(), totals, 2)
+	for set, visitors := range c.Visitors {
+		if !dropped[set] {
+			args := make([]any, len(visitors))
+			for i := range visitors {
+				args[i] = &visitors[i]
+			}
+			w.many("pfadd", w.keys.visitors(set), args, 1)
+		}
+	}
+	gone := make([]any, 0, len(c.Drop))
+	for _, set := range c.Drop {
+		w.add("unlink", w.keys.score(set), w.keys.uniques(set), w.keys.visitors(set))
+		gone = append(gone, setName(set))
+	}
+	w.many("hdel", w.keys.totals(), gone, 1)
+}
+
+func (w *writes) items(list string, items map[string]store.Item) {
+	args := make([]any, 0, 2*len(items))
+	names := make([]string, 0, len(items)) // so that an argument is a pointer, not a copy
+	data := make([]byte, 0, maxRecordBytes*len(items))
+	for item, rec := range items {
+		names = append(names, item)
+		start := len(data)
+		data = packItem(data, &rec)
+		args = append(args, &names[len(names)-1], data[start:])
+	}
+	w.many("hset", w.keys.items(list), args, 2)
+}
+
+// number is a float64 as an argument: the shortest text that is exactly it.
+type number struct {
+	f    float64
+	text [24]byte
+}
+
+// MarshalBinary implements [encoding.BinaryMarshaler] for go-redis, which would
+// write 1e300 with three hundred zeros.
+func (n *number) MarshalBinary() ([]byte, error) {
+	return strconv.AppendFloat(n.text[:0], n.f, 'g', -1, 64), nil
+}
+
+func (w *writes) scores(set store.Set, tallies map[string]store.Tally) {
+	args := make([]any, 0, 2*len(tallies))
+	names := make([]string, 0, len(tallies))
+	scores := make([]number, 0, len(tallies))
+	uniques := make([]int64, 0, len(tallies))
+	var have, none []any
+	for item, t := range tallies {
+		names = append(names, item)
+		scores = append(scores, number{f: t.Score})
+		uniques = append(uniques, t.Uniques)
+		i := len(names) - 1
+		args = append(args, &scores[i], &names[i])
+		if t.Uniques != 0 {
+			have = append(have, &names[i], &uniques[i])
+		} else {
+			none = append(none, &names[i])
+		}
+	}
+	w.many("zadd", w.keys.score(set), args, 2)
+	w.many("hset", w.keys.uniques(set), have, 2)
+	w.many("hdel", w.keys.uniques(set), none, 1)
+}
+
+// scale multiplies the scores of a set by 2^n, in steps that have an exact factor.
+func (w *writes) scale(set store.Set, n int) {
+	const step = -1000 // 2^-1022 is the smallest normal number
+	n = max(n, 3*step) // less is 0 for every number there is
+	for n != 0 {
+		part := max(n, step)
+		n -= part
+		key := w.keys.score(set)
+		w.add("zunionstore", key, 1, key, "weights", &number{f: math.Ldexp(1, part)})
+	}
+}
+
+// seen adds the records of seen to the buckets, in Redis and in the cache.
+func (w *writes) seen(c *seenCache, seen []store.SeenAt, now time.Time) {
+	type touched struct {
+		*seenBucket
+		key    string
+		length int  // of the records before this commit
+		cached bool // else the records before this commit are not known
+	}
+	var order []*touched
+	byID := make(map[bucketID]*touched, min(len(seen), buckets))
+	for i := range seen {
+		id := bucketOfSeen(&seen[i].Seen)
+		t := byID[id]
+		if t == nil {
+			t = &touched{seenBucket: c.get(id, now), key: w.keys.seen(id.day, id.bucket)}
+			if t.seenBucket == nil {
+				t.seenBucket = &seenBucket{id: id}
+			} else {
+				t.cached = true
+				t.length = len(t.records)
+				c.bytes -= t.bytes()
+			}
+			byID[id] = t
+			order = append(order, t)
+		}
+		switch at := t.find(seen[i].Pair); {
+		case at < 0:
+			t.records = appendRecord(t.records, &seen[i])
+		default:
+			ms := t.records[at+8 : at+recordBytes]
+			binary.LittleEndian.PutUint32(ms, uint32(seen[i].Time-seen[i].Day*1000))
+			if at < t.length {
+				w.add("setrange", t.key, at+8, ms)
+			}
+		}
+	}
+	for _, t := range order {
+		if len(t.records) > t.length {
+			w.add("append", t.key, t.records[t.length:])
+		}
+		// The time to live begins with the key, and is put off once in a while.
+		if t.length == 0 || t.expires.Sub(now) < c.ttl*6/7 {
+			w.add("pexpire", t.key, c.ttl.Milliseconds())
+			t.expires = now.Add(c.ttl)
+		}
+		if t.cached {
+			c.bytes += t.bytes()
+		}
+	}
+}

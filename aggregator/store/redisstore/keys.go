@@ -1,0 +1,187 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// All keys in Redis. <prefix> is Options.Prefix, "hotboard" by default; <n> is
+// the number of a shard and, with its braces, the hash tag that keeps the keys
+// of a shard in one slot of a Redis Cluster. In <list>, "%" is written %25 and
+// ":" is written %3A; <set> is the name of a set as it is.
+//
+//	<prefix>:meta                            hash
+//	    layout      version of what this comment describes: 1
+//	    shards      number of shards, chosen when the store was created
+//
+//	<prefix>:{s<n>}:state                    hash
+//	    pos, fp     Position: sequence in the log, fingerprint of that message
+//	    ver         Position: random number of the last commit
+//	    p:<edge>    highest batch sequence of that edge that was applied
+//	    damaged     only after a commit that Redis executed in part: why
+//
+//	<prefix>:{s<n>}:items:<list>             hash: item → record (see packItem)
+//	<prefix>:{s<n>}:score:<list>:<set>       sorted set: item → score
+//	<prefix>:{s<n>}:uniques:<list>:<set>     hash: item → uniques, decimal; only those above 0
+//	<prefix>:{s<n>}:visitors:<list>:<set>    HyperLogLog of visitors, as decimal numbers
+//	<prefix>:{s<n>}:totals                   hash: <list>:<set> → record (see packTotals)
+//
+//	<prefix>:{s<n>}:seen:<list>:<day>:<b>    string, with a time to live
+//	    One bucket (see bucketOf) of the pairs of item and visitor that were
+//	    counted in the day that begins at <day>, in seconds since the Unix epoch.
+//	    Records of 12 bytes, little-endian: 8 the pair, 4 the milliseconds since
+//	    the beginning of the day. The last record of a pair counts.
+//
+//	<prefix>:{s<n>}:lease                    string with a time to live: owner
+//	<prefix>:{visitors}:<random>:<n>         string with a time to live of seconds:
+//	    copy of a HyperLogLog, only in a Redis Cluster, which merges within a slot
+const (
+	layout = "1"
+
+	fieldLayout      = "layout"
+	fieldShards      = "shards"
+	fieldSeq         = "pos"
+	fieldFingerprint = "fp"
+	fieldVersion     = "ver"
+	fieldDamaged     = "damaged"
+	fieldProducer    = "p:" // and the edge
+)
+
+// keys makes the keys of one shard.
+type keys struct {
+	prefix string // "<prefix>:{s<n>}:"
+}
+
+func newKeys(prefix string, shard int) keys {
+	return keys{prefix + ":{s" + strconv.Itoa(shard) + "}:"}
+}
+
+func metaKey(prefix string) string { return prefix + ":meta" }
+
+func (k keys) state() string                 { return k.prefix + "state" }
+func (k keys) items(list string) string      { return k.prefix + "items:" + escapeList(list) }
+func (k keys) score(set store.Set) string    { return k.prefix + "score:" + setName(set) }
+func (k keys) uniques(set store.Set) string  { return k.prefix + "uniques:" + setName(set) }
+func (k keys) visitors(set store.Set) string { return k.prefix + "visitors:" + setName(set) }
+func (k keys) totals() string                { return k.prefix + "totals" }
+func (k keys) lease() string                 { return k.prefix + "lease" }
+
+func (k keys) seen(day seenDay, bucket int) string {
+	return k.prefix + "seen:" + escapeList(day.list) + ":" + strconv.FormatInt(day.start, 10) + ":" + strconv.Itoa(bucket)
+}
+
+// setName is a set in a key, and its field in totals.
+func setName(set store.Set) string { return escapeList(set.List) + ":" + set.Name }
+
+var listEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
+
+func escapeList(list string) string {
+	if !strings.ContainsAny(list, "%:") {
+		return list
+	}
+	return listEscaper.Replace(list)
+}
+
+const (
+	// buckets is how many keys hold the pairs of a list and day in a shard. A key
+	// costs about 150 bytes: with 60 pairs in a bucket that is 2.5 bytes a pair.
+	buckets = 1024
+	// recordBytes is the size of a record in a bucket.
+	recordBytes = 12
+)
+
+// bucketOf returns the bucket of a pair.
+//
+// The last bucket is twice as likely as the first. Redis doubles a string that
+// is appended to; if all buckets filled up at the same rate, all would be half
+// empty at the same moment. Filling at different rates, they take 1.5 times the
+// length of their records together at any moment.
+func bucketOf(pair uint64) int {
+	// Multiplying by 2^64 / golden ratio mixes what may be no hash; 24 bits make
+	// every step below exact, so that all machines agree.
+	x := float64(pair*0x9e3779b97f4a7c15>>40) / (1 << 24)
+	return int(buckets * (math.Sqrt(1+3*x) - 1))
+}
+
+// packItem writes a record: a version byte (1), then varints.
+func packItem(dst []byte, i *store.Item) []byte {
+	dst = append(dst, 1)
+	dst = binary.AppendVarint(dst, i.First)
+	dst = binary.AppendVarint(dst, i.Last)
+	dst = binary.AppendVarint(dst, i.Published)
+	dst = binary.AppendUvarint(dst, uint64(i.PublishedFrom))
+	return binary.AppendVarint(dst, i.Duplicates)
+}
+
+func unpackItem(s string, i *store.Item) error {
+	r := recordReader{rest: s}
+	r.version()
+	i.First, i.Last, i.Published = r.varint(), r.varint(), r.varint()
+	i.PublishedFrom = hit.Source(r.uvarint())
+	i.Duplicates = r.varint()
+	return r.end("item")
+}
+
+// packTotals writes a record: a version byte (1), then varints.
+func packTotals(dst []byte, t *store.Totals) []byte {
+	dst = append(dst, 1)
+	for _, v := range [...]int64{t.Views, t.Uniques, t.Duplicates, t.Newest, t.Landmark} {
+		dst = binary.AppendVarint(dst, v)
+	}
+	return dst
+}
+
+func unpackTotals(s string, t *store.Totals) error {
+	r := recordReader{rest: s}
+	r.version()
+	t.Views, t.Uniques, t.Duplicates, t.Newest, t.Landmark = r.varint(), r.varint(), r.varint(), r.varint(), r.varint()
+	return r.end("totals")
+}
+
+// maxRecordBytes is more than any record takes.
+const maxRecordBytes = 1 + 6*binary.MaxVarintLen64
+
+// recordReader reads what pack functions wrote. Its first mistake stays.
+type recordReader struct {
+	rest string
+	bad  bool
+}
+
+func (r *recordReader) version() {
+	if r.rest == "" || r.rest[0] != 1 {
+		r.bad = true
+		return
+	}
+	r.rest = r.rest[1:]
+}
+
+func (r *recordReader) uvarint() (v uint64) {
+	for shift := 0; shift < 64 && len(r.rest) > 0; shift += 7 {
+		b := r.rest[0]
+		r.rest = r.rest[1:]
+		if b < 0x80 {
+			return v | uint64(b)<<shift
+		}
+		v |= uint64(b&0x7f) << shift
+	}
+	r.bad = true
+	return 0
+}
+
+func (r *recordReader) varint() int64 {
+	u := r.uvarint()
+	return int64(u>>1) ^ -int64(u&1) // zigzag, as in encoding/binary
+}
+
+func (r *recordReader) end(what string) error {
+	if r.bad || r.rest != "" {
+		return fmt.Errorf("the record of %s in Redis cannot be read: it is damaged, or a newer version of Hotboard wrote it", what)
+	}
+	return nil
+}

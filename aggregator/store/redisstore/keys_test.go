@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+)
+
+func TestKeysOfSetsDiffer(t *testing.T) {
+	t.Parallel()
+	k := newKeys("hotboard", 7)
+	if got, want := k.score(store.Set{List: "articles", Name: "day:20261120T000000Z"}), "hotboard:{s7}:score:articles:day:20261120T000000Z"; got != want {
+		t.Errorf("key %s, want %s", got, want)
+	}
+	if got, want := k.seen(seenDay{"articles", 1795132800}, 1023), "hotboard:{s7}:seen:articles:1795132800:1023"; got != want {
+		t.Errorf("key %s, want %s", got, want)
+	}
+	seen := map[string]store.Set{}
+	for _, set := range []store.Set{
+		{List: "a:b", Name: "c"}, {List: "a", Name: "b:c"}, {List: "a%3Ab", Name: "c"}, {List: "a%b", Name: "c"}, {List: "a%25b", Name: "c"}, {List: "a:b:c", Name: ""},
+	} {
+		if other, ok := seen[k.score(set)]; ok {
+			t.Errorf("%+v and %+v share the key %s", set, other, k.score(set))
+		}
+		seen[k.score(set)] = set
+	}
+}
+
+// TestBuckets holds the spread of pairs to what bucketOf promises: every bucket
+// is used, and the last about twice as much as the first.
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	for name, pair := range map[string]func(int) uint64{
+		"hashes":  func(int) uint64 { return r.Uint64() },
+		"numbers": func(i int) uint64 { return uint64(i) },
+	} {
+		var n [buckets]float64
+		const mean = 1000
+		for i := range buckets * mean {
+			n[bucketOf(pair(i))]++
+		}
+		for b, got := range n {
+			want := mean * (1 + float64(b)/buckets) / 1.5
+			if math.Abs(got-want) > 6*math.Sqrt(want) {
+				t.Errorf("%s: bucket %d has %g pairs, want about %g", name, b, got, want)
+			}
+		}
+	}
+	if first, last := bucketOf(0), bucketOf(math.MaxUint64); first != 0 || last < 0 || last >= buckets {
+		t.Errorf("buckets of the extremes are %d and %d", first, last)
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add(string(packItem(nil, &store.Item{First: 1, Last: math.MaxInt64, Published: math.MinInt64, PublishedFrom: hit.FromOrigin, Duplicates: -1})))
+	f.Add(string(packTotals(nil, &store.Totals{Views: 1, Uniques: -1, Newest: math.MinInt64, Landmark: math.MaxInt64})))
+	f.Add("")
+	f.Add("\x02")
+	f.Add("\x01" + strings.Repeat("\xff", 11))
+	f.Fuzz(func(t *testing.T, s string) {
+		var i store.Item
+		if unpackItem(s, &i) == nil {
+			var again store.Item
+			if err := unpackItem(string(packItem(nil, &i)), &again); err != nil || again != i {
+				t.Errorf("%+v came back as %+v, %v", i, again, err)
+			}
+		}
+		var sum store.Totals
+		if unpackTotals(s, &sum) == nil {
+			var again store.Totals
+			if err := unpackTotals(string(packTotals(nil, &sum)), &again); err != nil || again != sum {
+				t.Errorf("%+v came back as %+v, %v", sum, again, err)
+			}
+		}
+	})
+}
+
+func TestUnpackRefusesDamage(t *testing.T) {
+	t.Parallel()
+	good := string(packItem(nil, &store.Item{First: 1, Last: 300, Published: 5, Duplicates: 7}))
+	for _, bad := range []string{"", "\x02" + good[1:], good[:len(good)-1], good + "\x00", "\x01"} {
+		if unpackItem(bad, new(store.Item)) == nil {
+			t.Errorf("%q was read as an item", bad)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"6.2.0": true, "6.2": true, "7.0.15": true, "10.0.0": true, "6.0.16": false, "5.0.7": false, "unstable": true, "255.255.255": true,
+	} {
+		if got := atLeast(version, 6, 2); got != want {
+			t.Errorf("version %s: %v, want %v", version, got, want)
+		}
+	}
+}

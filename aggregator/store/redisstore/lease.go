@@ -1,0 +1,46 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// acquire and release compare the owner and act on it at once.
+var (
+	acquire = redis.NewScript(`
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1`)
+	release = redis.NewScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`)
+)
+
+// Lease implements [store.Store].
+func (s *Store) Lease(ctx context.Context, n int, owner string, ttl time.Duration) (bool, error) {
+	h, err := s.shard(n)
+	if err != nil {
+		return false, err
+	}
+	got, err := acquire.Eval(ctx, s.writer, []string{h.keys.lease()}, owner, max(ttl.Milliseconds(), 1)).Bool()
+	if err != nil {
+		return false, fmt.Errorf("taking the lease of shard %d in Redis: %w", n, err)
+	}
+	return got, nil
+}
+
+// Release implements [store.Store].
+func (s *Store) Release(ctx context.Context, n int, owner string) error {
+	h, err := s.shard(n)
+	if err != nil {
+		return err
+	}
+	if err := release.Eval(ctx, s.writer, []string{h.keys.lease()}, owner).Err(); err != nil {
+		return fmt.Errorf("giving up the lease of shard %d in Redis: %w", n, err)
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// Defaults of Options.
+const (
+	DefaultPrefix     = "hotboard"
+	DefaultShards     = 16
+	DefaultSeenTTL    = 7 * 24 * time.Hour
+	DefaultCacheBytes = 256 << 20
+)
+
+// Options says where the store is and how it is laid out.
+type Options struct {
+	// URL names the Redis server:
+	//
+	//	redis://user:password@host:6379/0           one server; rediss:// with TLS
+	//	unix:///run/redis/redis.sock?db=0           one server, by its socket
+	//	redis://sentinel1:26379?master_name=m&addr=sentinel2:26379   the master that Sentinels name
+	//	redis+cluster://node1:6379?addr=node2:6379  a Redis Cluster; rediss+cluster:// with TLS
+	//
+	// Further parameters are those of go-redis, for example dial_timeout=5s.
+	URL string
+	// Prefix begins every key. Default: hotboard.
+	Prefix string
+	// Shards is how many shards the log has. It is fixed when the store is
+	// created. Default: 16.
+	Shards int
+	// SeenTTL is how long after its last change a bucket of remembered visits is
+	// kept. It has to be longer than the log goes back, or else a log that is read
+	// again is not counted the same. Default: 7 days.
+	SeenTTL time.Duration
+	// CacheBytes bounds the memory that the remembered visits of recent hits may
+	// take in this process. Default: 256 MiB.
+	CacheBytes int64
+	// Logger is told of settings of the server that put counts at risk. Default:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) defaults() {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Shards == 0 {
+		o.Shards = DefaultShards
+	}
+	if o.SeenTTL == 0 {
+		o.SeenTTL = DefaultSeenTTL
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+func (o *Options) valid() error {
+	switch {
+	case o.Shards < 1 || o.Shards > hit.MaxShards:
+		return fmt.Errorf("%d shards: there are 1 to %d", o.Shards, hit.MaxShards)
+	case strings.ContainsAny(o.Prefix, "{}"):
+		return fmt.Errorf("prefix %q: braces would put all keys into one slot of a cluster", o.Prefix)
+	case o.SeenTTL < time.Second:
+		return fmt.Errorf("remembering visits for %v: it is at least 1s", o.SeenTTL)
+	}
+	return nil
+}
+
+// Open connects to Redis, checks that the server is fit to keep counts, and
+// creates the store if there is none.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o.defaults()
+	if err := o.valid(); err != nil {
+		return nil, fmt.Errorf("opening the Redis store: %w", err)
+	}
+	reader, err := connect(o.URL, retryReads)
+	if err != nil {
+		return nil, fmt.Errorf("opening the Redis store: %w", err)
+	}
+	// A writer never sends by itself again what may have been executed already.
+	writer, err := connect(o.URL, neverRetry)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the Redis store: %w", err), reader.Close())
+	}
+	s := newStore(o, reader, writer)
+	if err := s.check(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the Redis store: %w", err), s.Close())
+	}
+	for shard := range o.Shards {
+		// Also says at once when another store is damaged or may not use MULTI.
+		if _, err := s.Load(ctx, shard); err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the Redis store: %w", err), s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Retries of go-redis, which takes 0 for its own default.
+const (
+	neverRetry = -1
+	retryReads = 3
+)
+
+func connect(rawURL string, retries int) (redis.UniversalClient, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of Redis: %w", withoutURL(err))
+	}
+	// RESP 2 has no messages from the server between the replies of a pipeline
+	// to look out for.
+	const protocol = 2
+	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	plainScheme, cluster := strings.CutSuffix(u.Scheme, "+cluster")
+	switch {
+	case cluster:
+		o, err := redis.ParseClusterURL(plainScheme + strings.TrimPrefix(rawURL, u.Scheme))
+		if err != nil {
+			return nil, fmt.Errorf("the URL of Redis: %w", withoutURL(err))
+		}
+		o.MaxRetries, o.DialerRetries, o.Protocol, o.MaintNotificationsConfig, o.ContextTimeoutEnabled = retries, 1, protocol, off, true
+		return redis.NewClusterClient(o), nil
+	case u.Query().Has("master_name"):
+		o, err := redis.ParseFailoverURL(rawURL)
+		if err != nil {
+			return nil, fmt.Errorf("the URL of Redis: %w", withoutURL(err))
+		}
+		o.MaxRetries, o.DialerRetries, o.Protocol, o.ContextTimeoutEnabled = retries, 1, protocol, true
+		return redis.NewFailoverClient(o), nil
+	default:
+		o, err := redis.ParseURL(rawURL)
+		if err != nil {
+			return nil, fmt.Errorf("the URL of Redis: %w", withoutURL(err))
+		}
+		o.MaxRetries, o.DialerRetries, o.Protocol, o.MaintNotificationsConfig, o.ContextTimeoutEnabled = retries, 1, protocol, off, true
+		return redis.NewClient(o), nil
+	}
+}
+
+// withoutURL takes the URL, which may hold a password, out of an error.
+func withoutURL(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// check refuses a server that would lose counts.
+func (s *Store) check(ctx context.Context) error {
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
+	if err := s.eachMaster(ctx, s.checkServer); err != nil {
+		return err
+	}
+	return s.checkMeta(ctx)
+}
+
+// eachMaster calls fn for every server that keys are written to.
+func (s *Store) eachMaster(ctx context.Context, fn func(context.Context, redis.Cmdable) error) error {
+	if c, ok := s.reader.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return fn(ctx, c) })
+	}
+	return fn(ctx, s.reader)
+}
+
+func (s *Store) checkServer(ctx context.Context, c redis.Cmdable) error {
+	info, err := c.Info(ctx).Result()
+	if err != nil {
+		s.log.Warn("Redis does not tell its settings; make sure that it is version 6.2 or later and that maxmemory-policy is noeviction", "error", err)
+		return nil
+	}
+	settings := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			settings[name] = value
+		}
+	}
+	if v, ok := settings["redis_version"]; ok && !atLeast(v, 6, 2) {
+		return fmt.Errorf("redis is version %s: Hotboard needs 6.2 or later", v)
+	}
+	policy := settings["maxmemory_policy"]
+	if settings["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
+		return fmt.Errorf("redis may evict keys (maxmemory-policy %s), and counts would be lost without a word: "+
+			"set it with: CONFIG SET maxmemory-policy noeviction", policy)
+	}
+	if settings["aof_enabled"] == "0" {
+		s.log.Warn("Redis keeps no append-only file: when it loses its memory, only what the log still has can be counted again; " +
+			"set it with: CONFIG SET appendonly yes")
+	}
+	return nil
+}
+
+// atLeast reports whether a version such as 7.0.15 is major.minor or later. What
+// is no version is let through.
+func atLeast(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return true
+	}
+	a, errA := strconv.Atoi(parts[0])
+	b, errB := strconv.Atoi(parts[1])
+	if errA != nil || errB != nil {
+		return true
+	}
+	return a > major || a == major && b >= minor
+}
+
+// checkMeta creates the store if there is none, and refuses one of another shape.
+func (s *Store) checkMeta(ctx context.Context) error {
+	key := metaKey(s.prefix)
+	var has *redis.SliceCmd
+	_, err := s.writer.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSetNX(ctx, key, fieldLayout, layout)
+		p.HSetNX(ctx, key, fieldShards, len(s.shards))
+		has = p.HMGet(ctx, key, fieldLayout, fieldShards)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", key, err)
+	}
+	if got := has.Val()[0]; got != layout {
+		return fmt.Errorf("%s says that the keys have layout %v, this build knows layout %s: use a build that fits, or another prefix", key, got, layout)
+	}
+	if got := has.Val()[1]; got != strconv.Itoa(len(s.shards)) {
+		return fmt.Errorf("the store was created with %v shards and is opened with %d: the number is chosen once; "+
+			"set it back, or use another prefix and let the log be counted again", got, len(s.shards))
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// chunk is how many values a command carries. Redis takes many more; it is
+// bounded so that no single command needs a large buffer on either side.
+const chunk = 4000
+
+// Read implements [store.Store]. All of it is read at one moment.
+func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have, error) {
+	h, err := s.shard(n)
+	if err != nil {
+		return nil, err
+	}
+	h.seen.mu.Lock()
+	defer h.seen.mu.Unlock()
+	if h.seen.at == (store.Position{}) {
+		// A shard that was never written and one whose log is read again from its
+		// beginning are both here: it says nothing about what Redis holds.
+		h.seen.clear()
+	}
+	have, used, err := s.read(ctx, h, want)
+	if err == nil && used && h.seen.at != have.Position {
+		// What was remembered is not of this position: begin with nothing.
+		h.seen.clear()
+		have, _, err = s.read(ctx, h, want)
+	}
+	if err != nil {
+		h.seen.clear()
+		return nil, fmt.Errorf("reading shard %d from Redis: %w", n, err)
+	}
+	h.seen.trim()
+	return have, nil
+}
+
+// read answers want and reports whether the cache was used for it. When it was
+// and the cache turns out to be of another position, the answer is not good.
+func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *store.Have, used bool, err error) {
+	have = &store.Have{
+		Seen:   make([]int64, len(want.Seen)),
+		Items:  make(map[string][]store.Item, len(want.Items)),
+		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
+		Totals: make([]store.Totals, len(want.Totals)),
+	}
+	now := s.now()
+	missing := map[bucketID]bool{}
+	for i := range want.Seen {
+		id := bucketOfSeen(&want.Seen[i])
+		if missing[id] {
+			continue
+		}
+		if h.seen.get(id, now) == nil {
+			missing[id] = true
+		} else {
+			used = true
+		}
+	}
+
+	q := &query{ctx: ctx}
+	position := newStrings(ctx, "hmget", h.keys.state(), positionFields())
+	q.add(position, nil)
+	s.readBuckets(q, h, missing, func(id bucketID, records string) {
+		h.seen.put(id, []byte(records), now)
+	})
+	for list, items := range want.Items {
+		to := make([]store.Item, len(items))
+		have.Items[list] = to
+		q.strings("hmget", h.keys.items(list), items, func(i int, value string) error {
+			if value == "" {
+				return nil
+			}
+			return unpackItem(value, &to[i])
+		})
+	}
+	for set, items := range want.Scores {
+		to := make([]store.Tally, len(items))
+		have.Scores[set] = to
+		q.scores(h.keys.score(set), items, to)
+		q.uniques(h.keys.uniques(set), items, func(i int, n int64) { to[i].Uniques = n })
+	}
+	fields := make([]string, len(want.Totals))
+	for i, set := range want.Totals {
+		fields[i] = setName(set)
+	}
+	q.strings("hmget", h.keys.totals(), fields, func(i int, value string) error {
+		if value == "" {
+			return nil
+		}
+		return unpackTotals(value, &have.Totals[i])
+	})
+
+	if _, err := s.reader.TxPipelined(ctx, q.queue); err != nil {
+		return nil, used, err
+	}
+	v := position.Val()
+	if have.Position, err = parsePosition(h, v); err != nil {
+		return nil, used, err
+	}
+	if !used {
+		h.seen.moveTo(have.Position)
+	}
+	if err := q.finish(); err != nil {
+		return nil, used, err
+	}
+	for i := range want.Seen {
+		if b := h.seen.get(bucketOfSeen(&want.Seen[i]), now); b != nil {
+			have.Seen[i] = b.lastSeen(want.Seen[i].Pair)
+		}
+	}
+	return have, used, nil
+}
+
+func bucketOfSeen(s *store.Seen) bucketID {
+	return bucketID{day: seenDay{s.List, s.Day}, bucket: bucketOf(s.Pair)}
+}
+
+// readBuckets reads buckets and puts off when Redis removes them.
+func (s *Store) readBuckets(q *query, h *shard, ids map[bucketID]bool, found func(bucketID, string)) {
+	order := make([]bucketID, 0, len(ids))
+	names := make([]string, 0, len(ids))
+	for id := range ids {
+		order = append(order, id)
+		names = append(names, h.keys.seen(id.day, id.bucket))
+		q.add(redis.NewIntCmd(q.ctx, "pexpire", names[len(names)-1], h.seen.ttl.Milliseconds()), nil)
+	}
+	for names := range slices.Chunk(names, chunk) {
+		part := order
+		order = order[len(names):]
+		args := make([]any, 1, 1+len(names))
+		args[0] = "mget"
+		for i := range names {
+			args = append(args, &names[i])
+		}
+		cmd := redis.NewStringSliceCmd(q.ctx, args...)
+		q.add(cmd, func() error {
+			for i, records := range cmd.Val() {
+				if len(records)%recordBytes != 0 {
+					return fmt.Errorf("%s has %d bytes, which is no multiple of %d: another program has written to it; remove it", names[i], len(records), recordBytes)
+				}
+				found(part[i], records)
+			}
+			return nil
+		})
+	}
+}
+
+// query is a pipeline of commands, each with what is done with its reply.
+type query struct {
+	ctx   context.Context
+	cmds  []redis.Cmder
+	after []func() error
+}
+
+func (q *query) add(cmd redis.Cmder, after func() error) {
+	q.cmds = append(q.cmds, cmd)
+	if after != nil {
+		q.after = append(q.after, after)
+	}
+}
+
+// queue puts the commands into a pipeline.
+func (q *query) queue(p redis.Pipeliner) error {
+	for _, cmd := range q.cmds {
+		_ = p.Process(q.ctx, cmd) // only queues; the error comes with the reply
+	}
+	return nil
+}
+
+// finish handles the replies, after the pipeline was executed without an error.
+func (q *query) finish() error {
+	for _, fn := range q.after {
+		if err := fn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strings asks for a string for each of args, and hands them over with their
+// index; one that does not exist is "".
+func (q *query) strings(name, key string, args []string, found func(i int, value string) error) {
+	start := 0
+	for part := range slices.Chunk(args, chunk) {
+		first := start
+		start += len(part)
+		cmd := newStrings(q.ctx, name, key, part)
+		q.add(cmd, func() error {
+			for i, value := range cmd.Val() {
+				if err := found(first+i, value); err != nil {
+					return fmt.Errorf("%s, field %q: %w", key, part[i], err)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// scores asks for the score of each item; 0 for one that has none.
+func (q *query) scores(key string, items []string, to []store.Tally) {
+	for part := range slices.Chunk(items, chunk) {
+		dst := to
+		to = to[len(part):]
+		args := make([]any, 2, 2+len(part))
+		args[0], args[1] = "zmscore", key
+		for i := range part {
+			args = append(args, &part[i])
+		}
+		cmd := redis.NewFloatSliceCmd(q.ctx, args...)
+		q.add(cmd, func() error {
+			for i, score := range cmd.Val() {
+				dst[i].Score = score
+			}
+			return nil
+		})
+	}
+}
+
+// uniques asks for the uniques of each item, and hands over those that are not 0.
+func (q *query) uniques(key string, items []string, found func(i int, n int64)) {
+	q.strings("hmget", key, items, func(i int, value string) error {
+		if value == "" {
+			return nil
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		found(i, n)
+		return err
+	})
+}

@@ -1,0 +1,220 @@
+// Package redisstore keeps counts in Redis: one server, a master behind
+// Sentinels, or a Redis Cluster. What is in Redis, key by key, is in keys.go.
+//
+// A commit is optimistic: WATCH the shard's position, compare it, and write
+// everything in one MULTI. Redis executes that as a whole or refuses it as a
+// whole, except when a key has another type than it should; then the shard is
+// marked as damaged and stays shut until somebody looks at it.
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// Store implements [store.Store].
+type Store struct {
+	reader redis.UniversalClient
+	writer redis.UniversalClient
+	prefix string
+	log    *slog.Logger
+	now    func() time.Time
+	shards []*shard
+	closed atomic.Bool // the cluster client of go-redis goes on after Close
+}
+
+var _ store.Store = (*Store)(nil)
+
+// shard is what the process keeps of a shard.
+type shard struct {
+	n    int
+	keys keys
+	seen *seenCache
+}
+
+func newStore(o Options, reader, writer redis.UniversalClient) *Store {
+	s := &Store{reader: reader, writer: writer, prefix: o.Prefix, log: o.Logger, now: time.Now}
+	for n := range o.Shards {
+		s.shards = append(s.shards, &shard{
+			n: n, keys: newKeys(o.Prefix, n),
+			seen: newSeenCache(o.SeenTTL, o.CacheBytes/int64(o.Shards)),
+		})
+	}
+	return s
+}
+
+// Shards implements [store.Store].
+func (s *Store) Shards() int { return len(s.shards) }
+
+func (s *Store) shard(n int) (*shard, error) {
+	if s.closed.Load() {
+		return nil, redis.ErrClosed
+	}
+	if n < 0 || n >= len(s.shards) {
+		return nil, fmt.Errorf("shard %d: the store has %d shards", n, len(s.shards))
+	}
+	return s.shards[n], nil
+}
+
+// Load implements [store.Store].
+func (s *Store) Load(ctx context.Context, n int) (store.State, error) {
+	h, err := s.shard(n)
+	if err != nil {
+		return store.State{}, err
+	}
+	state, err := s.load(ctx, h)
+	if err != nil {
+		return store.State{}, fmt.Errorf("loading shard %d from Redis: %w", n, err)
+	}
+	if state.Position == (store.Position{}) {
+		// The keys may have been flushed, and with them what the store is.
+		if err := s.checkMeta(ctx); err != nil {
+			return store.State{}, fmt.Errorf("loading shard %d from Redis: %w", n, err)
+		}
+	}
+	return state, nil
+}
+
+func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
+	var all *redis.MapStringStringCmd
+	// In a transaction, as a commit is: a server that refuses MULTI shows here,
+	// where nothing can go wrong.
+	_, err := s.reader.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		all = p.HGetAll(ctx, h.keys.state())
+		return nil
+	})
+	if err != nil {
+		return store.State{}, err
+	}
+	fields := all.Val()
+	state := store.State{Producers: make(map[string]uint64, len(fields))}
+	state.Position, err = parsePosition(h, []string{fields[fieldSeq], fields[fieldFingerprint], fields[fieldVersion], fields[fieldDamaged]})
+	if err != nil {
+		return store.State{}, err
+	}
+	for field, value := range fields {
+		edge, ok := strings.CutPrefix(field, fieldProducer)
+		if !ok {
+			continue
+		}
+		if state.Producers[edge], err = strconv.ParseUint(value, 10, 64); err != nil {
+			return store.State{}, fmt.Errorf("field %s of %s: %w", field, h.keys.state(), err)
+		}
+	}
+	return state, nil
+}
+
+// positionFields are what parsePosition needs, in its order.
+func positionFields() []string {
+	return []string{fieldSeq, fieldFingerprint, fieldVersion, fieldDamaged}
+}
+
+func parsePosition(h *shard, fields []string) (p store.Position, err error) {
+	if damaged := fields[3]; damaged != "" {
+		return p, &DamagedError{Shard: h.n, Pattern: h.keys.prefix + "*", Reason: damaged}
+	}
+	for i, to := range []*uint64{&p.Seq, &p.Fingerprint, &p.Version} {
+		if fields[i] == "" {
+			continue
+		}
+		if *to, err = strconv.ParseUint(fields[i], 10, 64); err != nil {
+			return p, fmt.Errorf("the position in %s: %w", h.keys.state(), err)
+		}
+	}
+	return p, nil
+}
+
+// DamagedError says that Redis executed a commit only in part, so that the
+// counts of a shard are not those of its position. Nothing is read or written
+// until the keys of the shard are removed; then they are counted again from
+// the log.
+type DamagedError struct {
+	Shard   int
+	Pattern string // matches the shard's keys
+	Reason  string
+}
+
+// Error says what happened and what to do.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("a commit to shard %d was executed in part (%s): the counts of the shard are wrong. Find out which other program writes keys like %s; "+
+		"then remove them (redis-cli --scan --pattern '%s' | xargs redis-cli unlink), and what the log still has is counted again", e.Shard, e.Reason, e.Pattern, e.Pattern)
+}
+
+// Position implements [store.Store].
+func (s *Store) Position(ctx context.Context, n int) (store.Position, error) {
+	h, err := s.shard(n)
+	if err != nil {
+		return store.Position{}, err
+	}
+	cmd := newStrings(ctx, "hmget", h.keys.state(), positionFields())
+	if err := s.reader.Process(ctx, cmd); err != nil {
+		return store.Position{}, fmt.Errorf("reading the position of shard %d from Redis: %w", n, err)
+	}
+	return parsePosition(h, cmd.Val())
+}
+
+// Producer implements [store.Store].
+func (s *Store) Producer(ctx context.Context, edge string) (map[int]uint64, error) {
+	cmds := make([]*redis.StringCmd, len(s.shards))
+	_, err := s.reader.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, h := range s.shards {
+			cmds[i] = p.HGet(ctx, h.keys.state(), fieldProducer+edge)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("reading the applied sequences of edge %s from Redis: %w", edge, err)
+	}
+	seqs := map[int]uint64{}
+	for i, cmd := range cmds {
+		seq, err := cmd.Uint64()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the applied sequence of edge %s in shard %d from Redis: %w", edge, i, err)
+		}
+		seqs[i] = seq
+	}
+	return seqs, nil
+}
+
+// Ping implements [store.Store].
+func (s *Store) Ping(ctx context.Context) error {
+	if s.closed.Load() {
+		return redis.ErrClosed
+	}
+	if err := s.eachMaster(ctx, func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() }); err != nil {
+		return fmt.Errorf("redis does not answer: %w", err)
+	}
+	return nil
+}
+
+// Close implements [store.Store].
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return errors.Join(s.reader.Close(), s.writer.Close())
+}
+
+// newStrings is a command with one key and many arguments whose reply is an array of
+// strings; one that does not exist is "".
+func newStrings(ctx context.Context, name, key string, args []string) *redis.StringSliceCmd {
+	all := make([]any, 2, 2+len(args))
+	all[0], all[1] = name, key
+	for i := range args {
+		all = append(all, &args[i])
+	}
+	return redis.NewStringSliceCmd(ctx, all...)
+}

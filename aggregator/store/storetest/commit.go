@@ -1,0 +1,364 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+)
+
+var board = store.Set{List: "articles", Name: "day:20261120T000000Z"}
+
+func testEmpty(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 2), t.Context()
+	state := must[store.State](t)(s.Load(ctx, 1))
+	equal(t, "state", state, store.State{Producers: map[string]uint64{}})
+	equal(t, "position", must[store.Position](t)(s.Position(ctx, 0)), store.Position{})
+	equal(t, "producer", must[map[int]uint64](t)(s.Producer(ctx, "edge")), map[int]uint64{})
+	have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
+		Seen:   []store.Seen{{List: "articles", Day: 0, Pair: 1}},
+		Items:  map[string][]string{"articles": {"a"}},
+		Scores: map[store.Set][]string{board: {"a", "b"}},
+		Totals: []store.Set{board},
+	}))
+	equal(t, "read", have, &store.Have{
+		Seen:   []int64{store.NotSeen},
+		Items:  map[string][]store.Item{"articles": {{}}},
+		Scores: map[store.Set][]store.Tally{board: {{}, {}}},
+		Totals: []store.Totals{{}},
+	})
+	have = must[*store.Have](t)(s.Read(ctx, 0, &store.Want{}))
+	equal(t, "read of nothing", len(have.Seen)+len(have.Items)+len(have.Scores)+len(have.Totals), 0)
+
+	top := must[[][]store.Entry](t)(s.Top(ctx, board, 10))
+	equal(t, "shards of the top", len(top), 2)
+	equal(t, "top", len(top[0])+len(top[1]), 0)
+	equal(t, "above", must[int64](t)(s.Above(ctx, board, []float64{0, 0})), int64(0))
+	equal(t, "next", must[[]*store.Entry](t)(s.Next(ctx, board, []float64{0, 0})), []*store.Entry{nil, nil})
+	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(0))
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(ctx, board, []string{"a", "b"})), []*store.Tally{nil, nil})
+	equal(t, "scores of nothing", len(must[[]*store.Tally](t)(s.Scores(ctx, board, nil))), 0)
+	equal(t, "items", must[[]*store.Item](t)(s.Items(ctx, "articles", []string{"a"})), []*store.Item{nil})
+	equal(t, "items of nothing", len(must[[]*store.Item](t)(s.Items(ctx, "articles", nil))), 0)
+	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{board})), [][]store.Totals{{{}, {}}})
+	equal(t, "totals of nothing", len(must[[][]store.Totals](t)(s.Totals(ctx, nil))), 0)
+	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, board)), int64(0))
+	if err := s.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func testState(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 3), t.Context()
+	// The highest values: neither may be cut to a signed or a floating number.
+	first := store.Position{Seq: 1 << 62, Fingerprint: math.MaxUint64, Version: math.MaxUint64 - 1}
+	err := s.Commit(ctx, 1, &store.Commit{To: first, Producers: map[string]uint64{"a": 1, "b": math.MaxUint64}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "state", must[store.State](t)(s.Load(ctx, 1)),
+		store.State{Position: first, Producers: map[string]uint64{"a": 1, "b": math.MaxUint64}})
+
+	second := store.Position{Seq: 1<<62 + 1, Fingerprint: 1}
+	if err := s.Commit(ctx, 1, &store.Commit{From: first, To: second, Producers: map[string]uint64{"a": 2}}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "position", must[store.Position](t)(s.Position(ctx, 1)), second)
+	equal(t, "state after a second commit", must[store.State](t)(s.Load(ctx, 1)),
+		store.State{Position: second, Producers: map[string]uint64{"a": 2, "b": math.MaxUint64}})
+
+	if err := s.Commit(ctx, 2, &store.Commit{To: first, Producers: map[string]uint64{"a": 7}}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Producer(ctx, "a")), map[int]uint64{1: 2, 2: 7})
+
+	// A log that is read again from its beginning takes the position back, not
+	// what was counted.
+	if err := s.Commit(ctx, 1, &store.Commit{From: second}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "state after going back", must[store.State](t)(s.Load(ctx, 1)),
+		store.State{Producers: map[string]uint64{"a": 2, "b": math.MaxUint64}})
+	if err := s.Commit(ctx, 1, &store.Commit{To: first}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testConflict(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	w.scores(board, map[string]float64{"a": 1})
+	w.scores(board, map[string]float64{"a": 2})
+	here := w.at
+	for _, from := range []store.Position{
+		{},
+		{Seq: here.Seq - 1, Fingerprint: here.Fingerprint, Version: here.Version},
+		{Seq: here.Seq + 1, Fingerprint: here.Fingerprint, Version: here.Version},
+		{Seq: here.Seq, Fingerprint: here.Fingerprint + 1, Version: here.Version},
+		{Seq: here.Seq, Fingerprint: here.Fingerprint, Version: here.Version + 1},
+	} {
+		c := everything(store.Position{Seq: 99, Fingerprint: 99}, 5)
+		c.From = from
+		wantConflict(t, s.Commit(ctx, 0, c))
+	}
+	equal(t, "state", must[store.State](t)(s.Load(ctx, 0)), store.State{Position: here, Producers: map[string]uint64{}})
+	nothingOf(t, w, everything(store.Position{}, 5))
+	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{board: {"a"}}}).Scores[board], []store.Tally{{Score: 2}})
+	w.scores(board, map[string]float64{"a": 3}) // a conflict leaves the shard usable
+}
+
+// everything is a commit that writes every kind of value, on sets of its own.
+func everything(to store.Position, value int64) *store.Commit {
+	set := store.Set{List: "everything", Name: "set"}
+	return &store.Commit{
+		To:        to,
+		Producers: map[string]uint64{"everything": uint64(value)},
+		Seen:      []store.SeenAt{{Seen: store.Seen{List: "everything", Day: 86400, Pair: 1}, Time: 86400_000 + value}},
+		Items:     map[string]map[string]store.Item{"everything": {"item": {First: value, Last: value}}},
+		Scores:    map[store.Set]map[string]store.Tally{set: {"item": {Score: float64(value), Uniques: value}}},
+		Totals:    map[store.Set]store.Totals{set: {Views: value}},
+		Visitors:  map[store.Set][]uint64{set: {uint64(value)}},
+	}
+}
+
+// nothingOf fails unless the shard has none of what everything writes.
+func nothingOf(t testing.TB, w *writer, c *store.Commit) {
+	t.Helper()
+	set := store.Set{List: "everything", Name: "set"}
+	have := w.read(store.Want{
+		Seen:   []store.Seen{c.Seen[0].Seen},
+		Items:  map[string][]string{"everything": {"item"}},
+		Scores: map[store.Set][]string{set: {"item"}},
+		Totals: []store.Set{set},
+	})
+	equal(t, "a commit that was refused", have, &store.Have{
+		Position: w.at,
+		Seen:     []int64{store.NotSeen},
+		Items:    map[string][]store.Item{"everything": {{}}},
+		Scores:   map[store.Set][]store.Tally{set: {{}}},
+		Totals:   []store.Totals{{}},
+	})
+	equal(t, "its visitors", must[int64](t)(w.s.Visitors(t.Context(), set)), int64(0))
+	equal(t, "its edge", must[map[int]uint64](t)(w.s.Producer(t.Context(), "everything")), map[int]uint64{})
+}
+
+func testConcurrentCommitters(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	const committers, rounds = 4, 15
+	var at store.Position
+	for round := range rounds {
+		errs := make([]error, committers)
+		var wg sync.WaitGroup
+		for i := range committers {
+			wg.Go(func() {
+				c := everything(store.Position{Seq: uint64(round + 1), Fingerprint: uint64(i)}, int64(i))
+				c.From = at
+				errs[i] = s.Commit(ctx, 0, c)
+			})
+		}
+		wg.Wait()
+		winner := -1
+		for i, err := range errs {
+			if err == nil {
+				if winner >= 0 {
+					t.Fatalf("round %d: %d and %d both committed", round, winner, i)
+				}
+				winner = i
+				continue
+			}
+			wantConflict(t, err)
+		}
+		if winner < 0 {
+			t.Fatalf("round %d: nobody committed", round)
+		}
+		at = store.Position{Seq: uint64(round + 1), Fingerprint: uint64(winner)}
+		equal(t, "state", must[store.State](t)(s.Load(ctx, 0)),
+			store.State{Position: at, Producers: map[string]uint64{"everything": uint64(winner)}})
+		set := store.Set{List: "everything", Name: "set"}
+		have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
+			Seen:   []store.Seen{{List: "everything", Day: 86400, Pair: 1}},
+			Scores: map[store.Set][]string{set: {"item"}},
+		}))
+		equal(t, "seen", have.Seen, []int64{86400_000 + int64(winner)})
+		equal(t, "score", have.Scores[set], []store.Tally{{Score: float64(winner), Uniques: int64(winner)}})
+	}
+}
+
+func testAllOrNothing(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	w.scores(board, map[string]float64{"a": 1})
+	for _, bad := range []func(*store.Commit){
+		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.NaN()}} },
+		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(1)}} },
+		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(-1)}} },
+		func(c *store.Commit) {
+			c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: "l", Day: 86400}, Time: 86399_999})
+		},
+		func(c *store.Commit) {
+			c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: "l", Day: 86400}, Time: 3 * 86400_000})
+		},
+	} {
+		c := everything(store.Position{Seq: 2, Fingerprint: 2}, 5)
+		c.From = w.at
+		bad(c)
+		if err := s.Commit(ctx, 0, c); err == nil {
+			t.Fatal("a commit that cannot be written was accepted")
+		}
+		nothingOf(t, w, c)
+	}
+	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{board: {"a"}}}).Scores[board], []store.Tally{{Score: 1}})
+}
+
+func testAbsoluteValues(t *testing.T, b Backend) {
+	s := b.open(t, 1)
+	w := newWriter(t, s, 0)
+	seen := store.Seen{List: "articles", Day: 86400, Pair: 42}
+	want := store.Want{
+		Seen: []store.Seen{seen}, Items: map[string][]string{"articles": {"a", "b"}},
+		Scores: map[store.Set][]string{board: {"a", "b"}}, Totals: []store.Set{board},
+	}
+	for _, c := range []store.Commit{
+		{
+			Seen: []store.SeenAt{{Seen: seen, Time: 86400_005}},
+			Items: map[string]map[string]store.Item{"articles": {
+				"a": {First: 1, Last: 2, Published: 3, PublishedFrom: hit.FromClient, Duplicates: 4}, "b": {First: 9},
+			}},
+			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 10, Uniques: 5}, "b": {Score: -3, Uniques: 1}}},
+			Totals: map[store.Set]store.Totals{board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}},
+		},
+		{
+			Seen:   []store.SeenAt{{Seen: seen, Time: 86400_001}}, // later times do not win by themselves
+			Items:  map[string]map[string]store.Item{"articles": {"a": {First: -1, Last: math.MaxInt64, Published: math.MinInt64}}},
+			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 3, Uniques: 0}}},
+			Totals: map[store.Set]store.Totals{board: {Newest: math.MaxInt64, Landmark: math.MinInt64}},
+		},
+		{
+			Items:  map[string]map[string]store.Item{"articles": {"b": {}}},
+			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 0, Uniques: 1 << 60}, "b": {}}},
+			Totals: map[store.Set]store.Totals{board: {}},
+		},
+	} {
+		w.commit(c)
+		have := w.read(want)
+		if len(c.Seen) > 0 {
+			equal(t, "seen", have.Seen[0], c.Seen[0].Time)
+		}
+		for i, item := range []string{"a", "b"} {
+			if rec, ok := c.Items["articles"][item]; ok {
+				equal(t, "item "+item, have.Items["articles"][i], rec)
+			}
+			if tally, ok := c.Scores[board][item]; ok {
+				equal(t, "score of "+item, have.Scores[board][i], tally)
+			}
+		}
+		equal(t, "totals", have.Totals[0], c.Totals[board])
+	}
+	// A score of 0 is still an entry, and a record of zeros is still a record.
+	equal(t, "size", must[int64](t)(s.Size(t.Context(), board)), int64(2))
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(t.Context(), board, []string{"b", "a"})),
+		[]*store.Tally{{}, {Uniques: 1 << 60}})
+	equal(t, "items", must[[]*store.Item](t)(s.Items(t.Context(), "articles", []string{"b", "x"})), []*store.Item{{}, nil})
+}
+
+func testReadOrder(t *testing.T, b Backend) {
+	s := b.open(t, 1)
+	w := newWriter(t, s, 0)
+	c := store.Commit{Items: map[string]map[string]store.Item{"articles": {}}, Scores: map[store.Set]map[string]store.Tally{board: {}}}
+	var want store.Want
+	var asked []string
+	for i := range 300 {
+		item := fmt.Sprint("item", i)
+		c.Items["articles"][item] = store.Item{First: int64(i) + 1}
+		c.Scores[board][item] = store.Tally{Score: float64(i) + 1, Uniques: int64(i)}
+		seen := store.Seen{List: "articles", Day: int64(i%3) * 86400, Pair: uint64(i)}
+		c.Seen = append(c.Seen, store.SeenAt{Seen: seen, Time: seen.Day*1000 + int64(i)})
+		// Backwards, each twice, with strangers in between.
+		asked = append([]string{item, "stranger", item}, asked...)
+		stranger := store.Seen{List: "articles", Day: seen.Day, Pair: seen.Pair + 1e6}
+		want.Seen = append([]store.Seen{seen, stranger, seen}, want.Seen...)
+	}
+	w.commit(c)
+	want.Items = map[string][]string{"articles": asked}
+	want.Scores = map[store.Set][]string{board: asked}
+	have := w.read(want)
+	for i, item := range asked {
+		equal(t, item, have.Items["articles"][i], c.Items["articles"][item])
+		equal(t, item, have.Scores[board][i], c.Scores[board][item])
+		seenAt := int64(store.NotSeen)
+		if item != "stranger" {
+			seenAt = want.Seen[i].Day*1000 + int64(want.Seen[i].Pair)
+		}
+		equal(t, "seen "+item, have.Seen[i], seenAt)
+	}
+}
+
+func testShardsAreApart(t *testing.T, b Backend) {
+	const shards = 4
+	s, ctx := b.open(t, shards), t.Context()
+	all := map[string]store.Tally{}
+	for shard := range shards {
+		c := everything(store.Position{Seq: uint64(shard) + 10}, int64(shard))
+		item := itemIn("articles", shard, shards, 0)
+		tally := store.Tally{Score: float64(shard), Uniques: int64(shard)}
+		all[item] = tally
+		c.Scores[board] = map[string]store.Tally{item: tally}
+		c.Items["articles"] = map[string]store.Item{item: {First: int64(shard) + 1}}
+		c.Totals[board] = store.Totals{Views: int64(shard)}
+		if err := s.Commit(ctx, shard, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for shard := range shards {
+		w := writer{t: t, s: s, shard: shard, at: store.Position{Seq: uint64(shard) + 10}}
+		have := w.read(store.Want{
+			Seen:   []store.Seen{{List: "everything", Day: 86400, Pair: 1}},
+			Scores: map[store.Set][]string{{List: "everything", Name: "set"}: {"item"}},
+		})
+		equal(t, "seen", have.Seen, []int64{86400_000 + int64(shard)})
+		equal(t, "score", have.Scores[store.Set{List: "everything", Name: "set"}][0].Score, float64(shard))
+	}
+	var items []string
+	for item := range maps.Keys(all) {
+		items = append(items, item, "stranger")
+	}
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, board, items))
+	records := must[[]*store.Item](t)(s.Items(ctx, "articles", items))
+	for i, item := range items {
+		if item == "stranger" {
+			equal(t, item, tallies[i], (*store.Tally)(nil))
+			equal(t, item, records[i], (*store.Item)(nil))
+			continue
+		}
+		equal(t, item, *tallies[i], all[item])
+		equal(t, item, records[i].First, all[item].Uniques+1)
+	}
+	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{{List: "x"}, board}))[1],
+		[]store.Totals{{}, {Views: 1}, {Views: 2}, {Views: 3}})
+	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(shards))
+}
+
+func testUnknownShard(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 2), t.Context()
+	for _, shard := range []int{-1, 2} {
+		if _, err := s.Load(ctx, shard); err == nil {
+			t.Errorf("shard %d was loaded", shard)
+		}
+		if _, err := s.Read(ctx, shard, &store.Want{}); err == nil {
+			t.Errorf("shard %d was read", shard)
+		}
+		if err := s.Commit(ctx, shard, &store.Commit{}); err == nil {
+			t.Errorf("shard %d was written", shard)
+		}
+	}
+	if _, err := s.Above(ctx, board, []float64{0}); err == nil {
+		t.Error("one bound was taken for two shards")
+	}
+	if _, err := s.Next(ctx, board, []float64{0, 0, 0}); err == nil {
+		t.Error("three bounds were taken for two shards")
+	}
+}

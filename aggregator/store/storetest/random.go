@@ -1,0 +1,210 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/aggregator/store/memstore"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// testRandomCommits does the same random commits to the store and to the
+// plainest one there is, and expects the same answers to the same questions.
+func testRandomCommits(t *testing.T, b Backend) {
+	const maxShards = 3
+	stores, models := make([]store.Store, maxShards), make([]store.Store, maxShards)
+	for i := range stores {
+		stores[i], models[i] = b.open(t, i+1), memstore.New(i+1)
+	}
+	check := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		i := rapid.IntRange(0, maxShards-1).Draw(rt, "shards")
+		check++ // each begins with lists of its own, as if the store were empty
+		p := newTwin(t, stores[i], models[i], check)
+		for range rapid.IntRange(1, 10).Draw(rt, "commits") {
+			if rapid.IntRange(0, 4).Draw(rt, "kind") == 0 {
+				p.staleCommit(rt)
+			} else {
+				p.commit(rt)
+			}
+			if rapid.IntRange(0, 2).Draw(rt, "look") == 0 { // a store may remember what it was asked
+				p.compare(rt)
+			}
+		}
+		p.compare(rt)
+	})
+}
+
+// twin is a store and the model that it is compared with.
+type twin struct {
+	t        *testing.T
+	s, model store.Store
+	lists    []string
+	sets     []store.Set
+	edges    []string
+}
+
+func newTwin(t *testing.T, s, model store.Store, check int) *twin {
+	articles, polls := fmt.Sprint("articles", check), fmt.Sprint("polls", check)
+	return &twin{
+		t: t, s: s, model: model,
+		lists: []string{articles, polls},
+		sets:  []store.Set{{List: articles, Name: "all"}, {List: articles, Name: "hour:1"}, {List: polls, Name: "all"}},
+		edges: []string{fmt.Sprint("a", check), fmt.Sprint("b", check)},
+	}
+}
+
+var (
+	randomItems = func() (items []string) {
+		for i := range 12 {
+			items = append(items, fmt.Sprint("item-", i))
+		}
+		return items
+	}()
+	randomDays = []int64{86400, 2 * 86400}
+)
+
+const randomPairs = 16
+
+func (p *twin) commit(rt *rapid.T) {
+	shard := rapid.IntRange(0, p.s.Shards()-1).Draw(rt, "shard")
+	from := must[store.Position](p.t)(p.model.Position(p.t.Context(), shard))
+	c := p.draw(rt, shard)
+	c.From = from
+	if err := p.model.Commit(p.t.Context(), shard, c); err != nil {
+		rt.Fatal(err)
+	}
+	if err := p.s.Commit(p.t.Context(), shard, c); err != nil {
+		rt.Fatalf("commit to shard %d: %v", shard, err)
+	}
+}
+
+func (p *twin) staleCommit(rt *rapid.T) {
+	shard := rapid.IntRange(0, p.s.Shards()-1).Draw(rt, "shard")
+	c := p.draw(rt, shard)
+	c.From = must[store.Position](p.t)(p.model.Position(p.t.Context(), shard))
+	c.From.Fingerprint++
+	wantConflict(p.t, p.s.Commit(p.t.Context(), shard, c))
+}
+
+func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
+	c := &store.Commit{
+		To:        store.Position{Seq: rapid.Uint64Range(1, 1<<62).Draw(rt, "seq"), Fingerprint: rapid.Uint64().Draw(rt, "fingerprint")},
+		Producers: rapid.MapOfN(rapid.SampledFrom(p.edges), rapid.Uint64Min(1), 0, 2).Draw(rt, "producers"),
+		Items:     map[string]map[string]store.Item{},
+		Scores:    map[store.Set]map[string]store.Tally{},
+		Totals:    map[store.Set]store.Totals{},
+		Visitors:  map[store.Set][]uint64{},
+		Scale:     map[store.Set]int{},
+	}
+	seen := rapid.MapOfN(rapid.Custom(func(rt *rapid.T) store.Seen {
+		return store.Seen{
+			List: rapid.SampledFrom(p.lists).Draw(rt, "list"), Day: rapid.SampledFrom(randomDays).Draw(rt, "day"),
+			Pair: rapid.Uint64Max(randomPairs-1).Draw(rt, "pair"),
+		}
+	}), rapid.Int64Range(0, 86_399_999), 0, 20).Draw(rt, "seen")
+	for k, ms := range seen {
+		c.Seen = append(c.Seen, store.SeenAt{Seen: k, Time: k.Day*1000 + ms})
+	}
+	for _, list := range p.lists {
+		c.Items[list] = rapid.MapOfN(p.itemsIn(list, shard), rapid.Custom(func(rt *rapid.T) store.Item {
+			return store.Item{
+				First: rapid.Int64().Draw(rt, "first"), Last: rapid.Int64().Draw(rt, "last"), Published: rapid.Int64().Draw(rt, "published"),
+				PublishedFrom: hit.Source(rapid.IntRange(0, 2).Draw(rt, "source")), Duplicates: rapid.Int64Min(0).Draw(rt, "duplicates"),
+			}
+		}), 0, 4).Draw(rt, "items")
+	}
+	finite := rapid.Float64().Filter(func(f float64) bool {
+		return !math.IsInf(f, 0) && !math.IsNaN(f) && (f == 0 || math.Abs(f) > 1e-100) && !math.Signbit(f)
+	})
+	for _, set := range p.sets {
+		if rapid.Bool().Draw(rt, "write "+set.Name) {
+			c.Scores[set] = rapid.MapOfN(p.itemsIn(set.List, shard), rapid.Custom(func(rt *rapid.T) store.Tally {
+				return store.Tally{Score: finite.Draw(rt, "score"), Uniques: rapid.Int64Range(0, 3).Draw(rt, "uniques")}
+			}), 0, 6).Draw(rt, "scores")
+			c.Totals[set] = store.Totals{
+				Views: rapid.Int64().Draw(rt, "views"), Uniques: rapid.Int64().Draw(rt, "uniques"), Duplicates: rapid.Int64().Draw(rt, "duplicates"),
+				Newest: rapid.Int64().Draw(rt, "newest"), Landmark: rapid.Int64().Draw(rt, "landmark"),
+			}
+			c.Visitors[set] = rapid.SliceOfN(rapid.Uint64Max(100), 0, 10).Draw(rt, "visitors")
+		}
+		switch rapid.IntRange(0, 9).Draw(rt, "what else") {
+		case 0:
+			c.Drop = append(c.Drop, set)
+		case 1:
+			c.Scale[set] = -rapid.IntRange(1, 40).Draw(rt, "exponent")
+		}
+	}
+	return c
+}
+
+func (p *twin) itemsIn(list string, shard int) *rapid.Generator[string] {
+	return rapid.SampledFrom(randomItems).Filter(func(item string) bool { return hit.Shard(list, item, p.s.Shards()) == shard })
+}
+
+// compare asks both stores everything.
+func (p *twin) compare(rt *rapid.T) {
+	ctx := p.t.Context()
+	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}, Totals: p.sets}
+	for _, list := range p.lists {
+		want.Items[list] = randomItems
+		for _, day := range randomDays {
+			for pair := range uint64(randomPairs) {
+				want.Seen = append(want.Seen, store.Seen{List: list, Day: day, Pair: pair})
+			}
+		}
+	}
+	for _, set := range p.sets {
+		want.Scores[set] = randomItems
+	}
+	ask := func(s store.Store) (answers []any) {
+		add := func(v any, err error) {
+			if err != nil {
+				rt.Fatal(err)
+			}
+			answers = append(answers, v)
+		}
+		bounds := make([]float64, s.Shards())
+		for shard := range s.Shards() {
+			state, err := s.Load(ctx, shard)
+			add(state, err)
+			have, err := s.Read(ctx, shard, &want)
+			add(have, err)
+			bounds[shard] = float64(shard) * 1e10
+		}
+		for _, edge := range append(p.edges, "stranger") {
+			seqs, err := s.Producer(ctx, edge)
+			add(seqs, err)
+		}
+		for _, set := range p.sets {
+			top, err := s.Top(ctx, set, 5)
+			add(top, err)
+			above, err := s.Above(ctx, set, bounds)
+			add(above, err)
+			next, err := s.Next(ctx, set, bounds)
+			add(next, err)
+			size, err := s.Size(ctx, set)
+			add(size, err)
+			scores, err := s.Scores(ctx, set, randomItems)
+			add(scores, err)
+			visitors, err := s.Visitors(ctx, set) // so few that every estimate is exact
+			add(visitors, err)
+		}
+		for _, list := range p.lists {
+			items, err := s.Items(ctx, list, randomItems)
+			add(items, err)
+		}
+		totals, err := s.Totals(ctx, p.sets)
+		add(totals, err)
+		return answers
+	}
+	if diff := cmp.Diff(ask(p.model), ask(p.s), cmpopts.EquateEmpty()); diff != "" {
+		rt.Fatalf("the store differs from the model (-model +store):\n%s", diff)
+	}
+}

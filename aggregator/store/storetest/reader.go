@@ -1,0 +1,270 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+)
+
+func testTop(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 2), t.Context()
+	newWriter(t, s, 0).commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{board: {
+		"a": {Score: 1, Uniques: 1}, "B": {Score: 1}, "é": {Score: 1}, "z": {Score: 1, Uniques: 4}, "aa": {Score: 1},
+		"low": {Score: -7}, "high": {Score: 1e18, Uniques: 2}, "zero": {Score: 0}, "fraction": {Score: 0.125},
+	}}})
+	newWriter(t, s, 1).scores(board, map[string]float64{"other": 2})
+	order := []store.Entry{
+		{Item: "high", Score: 1e18, Uniques: 2},
+		{Item: "é", Score: 1}, {Item: "z", Score: 1, Uniques: 4}, {Item: "aa", Score: 1}, {Item: "a", Score: 1, Uniques: 1}, {Item: "B", Score: 1},
+		{Item: "fraction", Score: 0.125}, {Item: "zero"}, {Item: "low", Score: -7},
+	}
+	for _, n := range []int{1, 3, 8, 9, 10, 1000} {
+		top := must[[][]store.Entry](t)(s.Top(ctx, board, n))
+		equal(t, fmt.Sprint("top ", n), top, [][]store.Entry{order[:min(n, len(order))], {{Item: "other", Score: 2}}})
+	}
+	none := must[[][]store.Entry](t)(s.Top(ctx, board, 0))
+	equal(t, "top 0", len(none) == 2 && len(none[0])+len(none[1]) == 0, true)
+}
+
+func testAboveAndNext(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 2), t.Context()
+	newWriter(t, s, 0).commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{board: {
+		"a": {Score: 1}, "b": {Score: 2, Uniques: 3}, "c": {Score: 2, Uniques: 4}, "d": {Score: 3}, "e": {Score: -1.5},
+	}}})
+	newWriter(t, s, 1).scores(board, map[string]float64{"x": 1e-300, "y": 1e300})
+	inf := math.Inf(1)
+	entry := func(item string, score float64, uniques int64) *store.Entry {
+		return &store.Entry{Item: item, Score: score, Uniques: uniques}
+	}
+	for _, tt := range []struct {
+		bounds []float64
+		above  int64
+		next   []*store.Entry
+	}{
+		{[]float64{-inf, -inf}, 7, []*store.Entry{entry("e", -1.5, 0), entry("x", 1e-300, 0)}},
+		{[]float64{inf, inf}, 0, []*store.Entry{nil, nil}},
+		{[]float64{1, 0}, 5, []*store.Entry{entry("b", 2, 3), entry("x", 1e-300, 0)}},
+		{[]float64{2, 1e-300}, 2, []*store.Entry{entry("d", 3, 0), entry("y", 1e300, 0)}},
+		{[]float64{math.Nextafter(2, 0), math.Nextafter(1e-300, 0)}, 5, []*store.Entry{entry("b", 2, 3), entry("x", 1e-300, 0)}},
+		{[]float64{3, 1e300}, 0, []*store.Entry{nil, nil}},
+	} {
+		equal(t, fmt.Sprint("above ", tt.bounds), must[int64](t)(s.Above(ctx, board, tt.bounds)), tt.above)
+		equal(t, fmt.Sprint("next ", tt.bounds), must[[]*store.Entry](t)(s.Next(ctx, board, tt.bounds)), tt.next)
+	}
+}
+
+// testIDs writes every kind of id that hit.ValidID allows, and names that would
+// run into each other if they were only strung together.
+func testIDs(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	ids := []string{
+		"a", " ", "a b", "a:b", "a:", ":a", "a%3Ab", "%", "a/b", "a\\b", `a"b'c`, "{s0}", "*", "?", "[a]", "0", "-1", "1e3", "nil",
+		"日本語", "🔥", "e\u0301", "\u00e9", "\u202e", "\u2028", strings.Repeat("x", hit.MaxIDBytes), strings.Repeat("🔥", hit.MaxIDBytes/4),
+		strings.Repeat("x", hit.MaxIDBytes-1) + "y",
+	}
+	c := store.Commit{
+		Items:  map[string]map[string]store.Item{},
+		Scores: map[store.Set]map[string]store.Tally{},
+		Totals: map[store.Set]store.Totals{},
+	}
+	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}}
+	n := int64(0)
+	for _, list := range ids {
+		if err := hit.ValidID(list); err != nil {
+			t.Fatalf("%q: %v", list, err)
+		}
+		c.Items[list] = map[string]store.Item{}
+		want.Items[list] = ids
+		for _, id := range ids {
+			n++
+			c.Items[list][id] = store.Item{First: n}
+			set := store.Set{List: list, Name: "all"}
+			if c.Scores[set] == nil {
+				c.Scores[set] = map[string]store.Tally{}
+			}
+			c.Scores[set][id] = store.Tally{Score: float64(n), Uniques: n}
+			want.Scores[set] = ids
+		}
+		c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: list, Day: 0, Pair: 7}, Time: n})
+		want.Seen = append(want.Seen, store.Seen{List: list, Day: 0, Pair: 7})
+	}
+	for _, set := range []store.Set{{List: "a:b", Name: "c"}, {List: "a", Name: "b:c"}, {List: "a:b:c"}, {List: "a%3Ab", Name: "c"}} {
+		n++
+		c.Totals[set] = store.Totals{Views: n}
+		c.Scores[set] = map[string]store.Tally{"item": {Score: float64(n)}}
+		want.Totals = append(want.Totals, set)
+		want.Scores[set] = []string{"item"}
+	}
+	w.commit(c)
+	have := w.read(want)
+	for list, items := range c.Items {
+		for i, id := range ids {
+			if have.Items[list][i] != items[id] {
+				t.Errorf("item %q of list %q is %+v, want %+v", id, list, have.Items[list][i], items[id])
+			}
+		}
+	}
+	for set, items := range want.Scores {
+		for i, id := range items {
+			if have.Scores[set][i] != c.Scores[set][id] {
+				t.Errorf("score of %q in %+v is %+v, want %+v", id, set, have.Scores[set][i], c.Scores[set][id])
+			}
+		}
+		top := must[[][]store.Entry](t)(s.Top(ctx, set, 1000))[0]
+		equal(t, fmt.Sprintf("entries of %+v", set), len(top), len(c.Scores[set]))
+		for _, e := range top {
+			if !utf8.ValidString(e.Item) || c.Scores[set][e.Item].Score != e.Score {
+				t.Errorf("%+v holds %+v", set, e)
+			}
+		}
+	}
+	for i, set := range want.Totals {
+		equal(t, fmt.Sprintf("totals of %+v", set), have.Totals[i], c.Totals[set])
+	}
+	for i, seen := range c.Seen {
+		equal(t, "seen in list "+seen.List, have.Seen[i], seen.Time)
+	}
+}
+
+// floats are numbers that a store which formats or rounds them would change.
+func floats() []float64 {
+	f := []float64{
+		0, 1, -1, 0.1, 0.1 + 0.2, 1.0 / 3, math.Pi, 1e15, 1e16 + 2, 1<<53 - 1, 1 << 53, 1<<53 + 2, 1 << 63, math.MaxInt64, 123456789.123456789,
+		math.MaxFloat64, -math.MaxFloat64, 0x1p-1022, 1e-300, 1e300, math.Nextafter(1, 2), math.Nextafter(1, 0), 5e-324, 1732104000123,
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for len(f) < 300 {
+		if x := math.Float64frombits(r.Uint64()); !math.IsNaN(x) && !math.IsInf(x, 0) {
+			f = append(f, x)
+		}
+	}
+	return f
+}
+
+func testFloats(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	scores := map[string]float64{}
+	var items []string
+	for i, f := range floats() {
+		item := fmt.Sprint("item", i)
+		scores[item] = f
+		items = append(items, item)
+	}
+	w.scores(board, scores)
+	have := w.read(store.Want{Scores: map[store.Set][]string{board: items}}).Scores[board]
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, board, items))
+	for i, item := range items {
+		if have[i].Score != scores[item] || tallies[i].Score != scores[item] {
+			t.Errorf("wrote %x, Read returns %x, Scores %x", scores[item], have[i].Score, tallies[i].Score)
+		}
+	}
+	top := must[[][]store.Entry](t)(s.Top(ctx, board, 1000))[0]
+	for i, e := range top {
+		if e.Score != scores[e.Item] {
+			t.Errorf("wrote %x, Top returns %x", scores[e.Item], e.Score)
+		}
+		if i > 0 && e.Score > top[i-1].Score {
+			t.Errorf("%g comes after %g", e.Score, top[i-1].Score)
+		}
+		if next := must[[]*store.Entry](t)(s.Next(ctx, board, []float64{e.Score}))[0]; i > 0 && next == nil {
+			t.Errorf("nothing above %g", e.Score)
+		}
+	}
+}
+
+func testScale(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	other := store.Set{List: "articles", Name: "other"}
+	scores := map[string]store.Tally{}
+	var items []string
+	for i, f := range floats() {
+		if math.Abs(f) < 1e-100 && f != 0 {
+			continue // would lose bits below the smallest normal number
+		}
+		item := fmt.Sprint("item", i)
+		scores[item] = store.Tally{Score: f, Uniques: int64(i)}
+		items = append(items, item)
+	}
+	missing := store.Set{List: "articles", Name: "missing"}
+	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{board: scores, other: {"a": {Score: 3, Uniques: 1}}}})
+	w.commit(store.Commit{Scale: map[store.Set]int{board: -512, missing: -5}})
+	have := w.read(store.Want{Scores: map[store.Set][]string{board: items, other: {"a"}}})
+	for i, item := range items {
+		want := store.Tally{Score: math.Ldexp(scores[item].Score, -512), Uniques: scores[item].Uniques}
+		if have.Scores[board][i] != want {
+			t.Errorf("%x scaled by 2^-512 is %+v, want %+v", scores[item].Score, have.Scores[board][i], want)
+		}
+	}
+	equal(t, "another set", have.Scores[other], []store.Tally{{Score: 3, Uniques: 1}})
+	equal(t, "size of a missing set", must[int64](t)(s.Size(ctx, missing)), int64(0))
+
+	// First scaled, then written.
+	w.commit(store.Commit{
+		Scale:  map[store.Set]int{other: -1},
+		Scores: map[store.Set]map[string]store.Tally{other: {"b": {Score: 5}}},
+	})
+	equal(t, "scaled and written", w.read(store.Want{Scores: map[store.Set][]string{other: {"a", "b"}}}).Scores[other],
+		[]store.Tally{{Score: 1.5, Uniques: 1}, {Score: 5}})
+	// A long silence moves a landmark by more than the exponent of a number.
+	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{other: {"c": {Score: 1e300}}}})
+	w.commit(store.Commit{Scale: map[store.Set]int{other: -1100}})
+	equal(t, "scaled by 2^-1100", w.read(store.Want{Scores: map[store.Set][]string{other: {"a", "b", "c"}}}).Scores[other],
+		[]store.Tally{{Uniques: 1}, {}, {Score: math.Ldexp(1e300, -1100)}})
+	w.commit(store.Commit{Scale: map[store.Set]int{other: -1_000_000}})
+	equal(t, "scaled to nothing", must[[][]store.Entry](t)(s.Top(ctx, other, 9))[0],
+		[]store.Entry{{Item: "c"}, {Item: "b"}, {Item: "a", Uniques: 1}})
+}
+
+func testDrop(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	kept := store.Set{List: "articles", Name: "all"}
+	full := func(sets ...store.Set) store.Commit {
+		c := store.Commit{
+			Scores: map[store.Set]map[string]store.Tally{}, Totals: map[store.Set]store.Totals{}, Visitors: map[store.Set][]uint64{},
+			Items: map[string]map[string]store.Item{"articles": {"a": {First: 1}}},
+		}
+		for _, set := range sets {
+			c.Scores[set] = map[string]store.Tally{"a": {Score: 1, Uniques: 2}}
+			c.Totals[set] = store.Totals{Views: 1}
+			c.Visitors[set] = []uint64{1, 2, 3}
+		}
+		return c
+	}
+	check := func(set store.Set, has bool) {
+		t.Helper()
+		var want store.Have
+		var visitors int64
+		if want.Scores, want.Totals = (map[store.Set][]store.Tally{set: {{}}}), []store.Totals{{}}; has {
+			want.Scores, want.Totals = map[store.Set][]store.Tally{set: {{Score: 1, Uniques: 2}}}, []store.Totals{{Views: 1}}
+			visitors = 3
+		}
+		have := w.read(store.Want{Scores: map[store.Set][]string{set: {"a"}}, Totals: []store.Set{set}})
+		equal(t, set.Name, have.Scores, want.Scores)
+		equal(t, set.Name, have.Totals, want.Totals)
+		equal(t, "visitors of "+set.Name, must[int64](t)(s.Visitors(ctx, set)), visitors)
+	}
+	w.commit(full(board, kept))
+	check(board, true)
+	w.commit(store.Commit{Drop: []store.Set{board, {List: "articles", Name: "never written"}}})
+	check(board, false)
+	check(kept, true)
+	equal(t, "item", must[[]*store.Item](t)(s.Items(ctx, "articles", []string{"a"}))[0], &store.Item{First: 1})
+
+	c := full(board, kept) // written and dropped at once: gone
+	c.Drop = []store.Set{board}
+	w.commit(c)
+	check(board, false)
+	check(kept, true)
+	w.commit(full(board)) // and it can come back
+	check(board, true)
+}

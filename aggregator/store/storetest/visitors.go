@@ -1,0 +1,167 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+func testVisitors(t *testing.T, b Backend) {
+	const shards = 4
+	s, ctx := b.open(t, shards), t.Context()
+	writers := make([]*writer, shards)
+	for i := range writers {
+		writers[i] = newWriter(t, s, i)
+	}
+	add := func(shard int, name string, visitors []uint64) {
+		t.Helper()
+		writers[shard].commit(store.Commit{Visitors: map[store.Set][]uint64{{List: "articles", Name: name}: visitors}})
+	}
+	near := func(name string, want int64, tolerance float64) {
+		t.Helper()
+		got := must[int64](t)(s.Visitors(ctx, store.Set{List: "articles", Name: name}))
+		if math.Abs(float64(got-want)) > tolerance*float64(want) {
+			t.Errorf("%s: %d visitors, want %d within %g %%", name, got, want, tolerance*100)
+		}
+	}
+	visitors := func(from, to int) (v []uint64) {
+		for i := from; i < to; i++ {
+			v = append(v, uint64(i)*0x9e3779b97f4a7c15+1)
+		}
+		return v
+	}
+	add(0, "few", visitors(0, 10))
+	add(0, "few", visitors(0, 10))
+	near("few", 10, 0)
+	add(1, "few", visitors(5, 15))
+	near("few", 15, 0)
+	add(2, "few", nil)
+	near("few", 15, 0)
+
+	// 10,000 in one shard, in several commits that overlap.
+	for i := range 10 {
+		add(0, "one shard", visitors(i*1000, i*1000+1000))
+		add(0, "one shard", visitors(i*500, i*500+700))
+	}
+	near("one shard", 10_000, 0.02)
+
+	// 10,000 over the shards, a quarter of them in two shards.
+	for i := range shards {
+		add(i, "all shards", visitors(i*2500, i*2500+3125))
+	}
+	near("all shards", 10_625, 0.02)
+	near("one shard", 10_000, 0.02)
+
+	sequential := make([]uint64, 10_000) // no hash: the store has to mix by itself
+	for i := range sequential {
+		sequential[i] = uint64(i)
+	}
+	add(3, "sequential", sequential)
+	near("sequential", 10_000, 0.02)
+}
+
+func testLeases(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 2), t.Context()
+	lease := func(shard int, owner string, ttl time.Duration) bool {
+		t.Helper()
+		return must[bool](t)(s.Lease(ctx, shard, owner, ttl))
+	}
+	release := func(shard int, owner string) {
+		t.Helper()
+		if err := s.Release(ctx, shard, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release(0, "a") // nobody's
+	equal(t, "a takes shard 0", lease(0, "a", time.Hour), true)
+	equal(t, "a renews", lease(0, "a", time.Hour), true)
+	equal(t, "b takes a's", lease(0, "b", time.Hour), false)
+	equal(t, "b takes shard 1", lease(1, "b", time.Hour), true)
+	release(0, "b")
+	equal(t, "b takes what it released for a", lease(0, "b", time.Hour), false)
+	release(0, "a")
+	equal(t, "b takes what a released", lease(0, "b", time.Hour), true)
+	equal(t, "a takes b's", lease(0, "a", time.Hour), false)
+
+	// A lease that is not renewed ends, and renewing sets the new end.
+	equal(t, "b renews for a moment", lease(0, "b", 20*time.Millisecond), true)
+	eventually(t, "a takes over from b", func() bool { return lease(0, "a", time.Hour) })
+	equal(t, "b takes a's again", lease(0, "b", time.Hour), false)
+	equal(t, "shard 1 is still b's", lease(1, "a", time.Hour), false)
+}
+
+// eventually waits until ok returns true.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within 20 s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func testReopen(t *testing.T, b Backend) {
+	if b.Reopen == nil {
+		t.Skip("this store ends with the process")
+	}
+	s, ctx := b.open(t, 2), t.Context()
+	w := newWriter(t, s, 1)
+	for i := range int64(5) {
+		w.commit(*everything(store.Position{}, i))
+	}
+	w.scores(board, map[string]float64{"a": 1.5})
+	before := must[store.State](t)(s.Load(ctx, 1))
+
+	s = b.Reopen(t, s)
+	t.Cleanup(func() { _ = s.Close() }) // the store that b.open closes was closed by Reopen
+	w.s = s
+	equal(t, "shards", s.Shards(), 2)
+	equal(t, "state", must[store.State](t)(s.Load(ctx, 1)), before)
+	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Producer(ctx, "everything")), map[int]uint64{1: 4})
+	set := store.Set{List: "everything", Name: "set"}
+	have := w.read(store.Want{
+		Seen:   []store.Seen{{List: "everything", Day: 86400, Pair: 1}, {List: "everything", Day: 86400, Pair: 2}},
+		Items:  map[string][]string{"everything": {"item"}},
+		Scores: map[store.Set][]string{board: {"a"}, set: {"item"}},
+		Totals: []store.Set{set},
+	})
+	equal(t, "what was written", have, &store.Have{
+		Position: w.at,
+		Seen:     []int64{86400_004, store.NotSeen},
+		Items:    map[string][]store.Item{"everything": {{First: 4, Last: 4}}},
+		Scores:   map[store.Set][]store.Tally{board: {{Score: 1.5}}, set: {{Score: 4, Uniques: 4}}},
+		Totals:   []store.Totals{{Views: 4}},
+	})
+	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, set)), int64(5))
+	w.commit(*everything(store.Position{}, 9))
+	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, set)), int64(6))
+	equal(t, "seen", w.read(store.Want{Seen: []store.Seen{{List: "everything", Day: 86400, Pair: 1}}}).Seen, []int64{86400_009})
+}
+
+func testClosed(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	for i := range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatalf("close number %d: %v", i+1, err)
+		}
+	}
+	if err := s.Ping(ctx); err == nil {
+		t.Error("a closed store says that it can be used")
+	}
+	if _, err := s.Load(ctx, 0); err == nil {
+		t.Error("a closed store was loaded")
+	}
+	if err := s.Commit(ctx, 0, &store.Commit{To: store.Position{Seq: 1}}); err == nil {
+		t.Error(fmt.Sprint("a closed store was written"))
+	}
+}
