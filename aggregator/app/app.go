@@ -1,0 +1,246 @@
+// Package app is the aggregator without a command line: it folds the log into a
+// store and answers queries, over HTTP and over NATS. The daemon and the
+// all-in-one Caddy both run it.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hotboard/hotboard/aggregator/api"
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/aggregator/ingest"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Options are the parts an App works with. Store, Conn and Rules have to be given.
+type Options struct {
+	// Store keeps the counts. It stays the caller's, who closes it after Stop.
+	Store store.Store
+	// Conn is the connection to the broker. It stays the caller's, who closes it
+	// after Stop. See [ConnectOptions].
+	Conn *nats.Conn
+	// Rules are the rules to begin with. Default: those that LoadRules returns.
+	Rules *ruleset.Ruleset
+	// LoadRules reads the rules again for ReloadRules. Without it there is no
+	// POST /-/reload.
+	LoadRules func() (*ruleset.Ruleset, error)
+	// ReloadToken is the bearer token that POST /-/reload asks for. Without it only
+	// programs on the same machine may.
+	ReloadToken string
+	// Listen is the address of the HTTP listener, such as 127.0.0.1:7070. Empty:
+	// there is none, and the caller serves Handler.
+	Listen string
+	// Slice is how long an answer holds. Default: [api.DefaultSlice].
+	Slice time.Duration
+	// Log says how the broker keeps the log.
+	Log ingest.LogOptions
+	// Logger gets what an operator should know. Default: slog.Default().
+	Logger *slog.Logger
+	// Registry gets the metrics, and is what /metrics shows. Default: a new one.
+	Registry *prometheus.Registry
+	// Now is the clock of the boards: which periods are the current ones. Counting
+	// uses no clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// App is one aggregator.
+type App struct {
+	opts    Options
+	rules   atomic.Pointer[ruleset.Ruleset]
+	faults  *faults.Registry
+	ingest  *ingest.Ingest
+	api     *api.API
+	bus     *bus
+	metrics *metrics
+	handler http.Handler
+
+	mu       sync.Mutex // held by Start, Stop and reloads
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when nothing runs any more
+	listener net.Listener
+}
+
+// New returns an App that does nothing until Start.
+func New(o Options) (*App, error) {
+	if o.Store == nil || o.Conn == nil {
+		return nil, errors.New("an aggregator needs a store and a connection to NATS")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Rules == nil {
+		if o.LoadRules == nil {
+			return nil, errors.New("an aggregator needs rules")
+		}
+		var err error
+		if o.Rules, err = o.LoadRules(); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.Rules.Provision(); err != nil {
+		return nil, err
+	}
+	a := &App{opts: o, faults: faults.New(o.Logger, o.Registry), metrics: newMetrics(o.Registry)}
+	a.rules.Store(o.Rules)
+	var err error
+	a.ingest, err = ingest.New(ingest.Options{
+		Conn: o.Conn, Store: o.Store, Rules: a.rules.Load, Log: o.Log, Owner: owner(),
+		Faults: a.faults, Logger: o.Logger, Registerer: o.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.api = api.New(api.Options{
+		Boards: board.New(o.Store, a.rules.Load, o.Now), Rules: a.rules.Load,
+		Slice: o.Slice, Now: o.Now, Logger: o.Logger,
+	})
+	a.bus = newBus(a)
+	a.handler = a.newHandler()
+	return a, nil
+}
+
+// owner names this process among others that fold the same store.
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails, see its documentation
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
+}
+
+// Start begins to fold and to answer. It fails when the HTTP listener cannot be
+// opened, and when the log is there but was made for another store; a broker or
+// store that is away is waited for. ctx bounds the start only.
+func (a *App) Start(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done != nil {
+		return errors.New("the aggregator was started before")
+	}
+	if a.opts.Conn.IsConnected() {
+		if err := a.ingest.Ensure(ctx); errors.Is(err, ingest.ErrShards) {
+			return err
+		} else if err != nil {
+			a.opts.Logger.Warn("the log cannot be used yet", "error", err)
+		}
+	}
+	if a.opts.Listen != "" {
+		var err error
+		if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", a.opts.Listen); err != nil {
+			return fmt.Errorf("listening on %s: %w (is another aggregator running? choose another address with listen)", a.opts.Listen, err)
+		}
+	}
+	if err := a.bus.subscribe(a.opts.Conn); err != nil {
+		a.closeListener()
+		return err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.cancel, a.done = cancel, make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { a.ingest.Run(run) })
+	if a.listener != nil {
+		a.opts.Logger.Info("serving", "address", a.listener.Addr().String())
+		wg.Go(func() { a.serve(run) })
+	}
+	go func() { wg.Wait(); close(a.done) }()
+	return nil
+}
+
+// Stop ends what Start began: what is being committed and what is being
+// answered is finished, unless ctx ends first.
+func (a *App) Stop(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done == nil {
+		return nil
+	}
+	a.cancel()
+	a.bus.unsubscribe()
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stopping the aggregator: %w", ctx.Err())
+	}
+}
+
+// Addr returns the address of the HTTP listener; nil when there is none.
+func (a *App) Addr() net.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.listener == nil {
+		return nil
+	}
+	return a.listener.Addr()
+}
+
+// Rules returns the rules in force.
+func (a *App) Rules() *ruleset.Ruleset { return a.rules.Load() }
+
+// Reload puts rules in force, from the next fold and the next answer on. Rules
+// with a mistake are refused as a whole, and the old ones stay.
+func (a *App) Reload(r *ruleset.Ruleset) error {
+	err := r.Provision()
+	a.metrics.reloaded(err)
+	if err != nil {
+		a.opts.Logger.Error("the new rules are refused; the old ones stay", "error", err)
+		return err
+	}
+	a.rules.Store(r)
+	a.api.Forget()
+	a.opts.Logger.Info("new rules are in force", "lists", len(r.Lists))
+	return nil
+}
+
+// ReloadRules is Reload with the rules that Options.LoadRules returns.
+func (a *App) ReloadRules() error {
+	if a.opts.LoadRules == nil {
+		return errors.New("nothing says where the rules are read from")
+	}
+	a.mu.Lock() // two at once could put the older rules in force last
+	defer a.mu.Unlock()
+	r, err := a.opts.LoadRules()
+	if err != nil {
+		a.metrics.reloaded(err)
+		a.opts.Logger.Error("the new rules are refused; the old ones stay", "error", err)
+		return err
+	}
+	return a.Reload(r)
+}
+
+// Handler returns everything that the HTTP listener serves: the reading API,
+// health and metrics. It is for operators and programs, not for visitors.
+func (a *App) Handler() http.Handler { return a.handler }
+
+// Registry returns the metrics.
+func (a *App) Registry() *prometheus.Registry { return a.opts.Registry }
+
+func (a *App) closeListener() {
+	if a.listener != nil {
+		_ = a.listener.Close() // it never served anybody
+	}
+}

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// queue is the group of aggregators of which one answers each request.
+const queue = "aggregator"
+
+// Bounds of what requests over NATS may take.
+const (
+	requestsAtOnce  = 64
+	requestsWaiting = 4096
+	bytesWaiting    = 8 << 20
+	requestTimeout  = 15 * time.Second
+)
+
+// bus answers edges' requests.
+type bus struct {
+	app    *App
+	slots  chan struct{} // one token for each request being answered
+	cancel context.CancelFunc
+	subs   []*nats.Subscription
+	wg     sync.WaitGroup
+}
+
+func newBus(a *App) *bus { return &bus{app: a, slots: make(chan struct{}, requestsAtOnce)} }
+
+func (b *bus) subscribe(nc *nats.Conn) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	for subject, answer := range map[string]func(context.Context, []byte) (any, error){
+		hit.SubjectApplied: b.applied,
+		hit.SubjectQuery:   b.query,
+		hit.SubjectRules:   b.rules,
+	} {
+		sub, err := nc.QueueSubscribe(subject, queue, func(msg *nats.Msg) { b.serve(ctx, msg, answer) })
+		if err == nil {
+			b.subs = append(b.subs, sub)
+			err = sub.SetPendingLimits(requestsWaiting, bytesWaiting)
+		}
+		if err != nil {
+			b.unsubscribe()
+			return fmt.Errorf("answering requests on %s: %w", subject, err)
+		}
+	}
+	return nil
+}
+
+// unsubscribe ends the subscriptions and waits for the requests being answered.
+func (b *bus) unsubscribe() {
+	for _, sub := range b.subs {
+		_ = sub.Unsubscribe() // fails only when the connection is closed, and so the subscription
+	}
+	if b.cancel != nil {
+		b.cancel()
+	}
+	b.wg.Wait()
+}
+
+// serve answers one request beside others. Where it cannot answer it stays
+// silent: whoever asked must not take a failure for a fact, and asks again.
+func (b *bus) serve(ctx context.Context, msg *nats.Msg, answer func(context.Context, []byte) (any, error)) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	b.wg.Go(func() {
+		defer func() { <-b.slots }()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		v, err := answer(ctx, msg.Data)
+		var data []byte
+		if err == nil {
+			data, err = json.Marshal(v)
+		}
+		if err == nil {
+			err = msg.Respond(data)
+		}
+		b.app.metrics.answered("nats "+msg.Subject, err == nil, time.Since(began))
+		if err != nil && ctx.Err() == nil {
+			b.app.opts.Logger.Warn("a request over NATS was not answered", "subject", msg.Subject, "error", err)
+		}
+	})
+}
+
+func (b *bus) applied(ctx context.Context, data []byte) (any, error) {
+	edge := string(data)
+	if !hit.ValidEdge(edge) {
+		return nil, fmt.Errorf("%.80q is not the id of an edge", edge)
+	}
+	shards, err := b.app.opts.Store.Producer(ctx, edge)
+	if err != nil {
+		return nil, fmt.Errorf("reading how far edge %s is applied: %w", edge, err)
+	}
+	return hit.Applied{Shards: shards}, nil
+}
+
+func (b *bus) query(ctx context.Context, data []byte) (any, error) {
+	var q hit.Query
+	if err := json.Unmarshal(data, &q); err != nil {
+		return nil, fmt.Errorf("reading a query: %w", err)
+	}
+	return b.app.api.Answer(ctx, q), nil
+}
+
+func (b *bus) rules(context.Context, []byte) (any, error) { return b.app.rules.Load(), nil }

@@ -1,0 +1,169 @@
+package app
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hotboard/hotboard/aggregator/api"
+	"github.com/hotboard/hotboard/aggregator/faults"
+)
+
+const (
+	// stuckAfter is how long a worker may stand still before the process counts as
+	// dead. It is long: being restarted helps only against what would last for ever.
+	stuckAfter = 5 * time.Minute
+	// readyTimeout bounds the questions behind /-/ready, which has to fail fast.
+	readyTimeout = time.Second
+	// drainTimeout is how long requests may go on after Stop.
+	drainTimeout = 5 * time.Second
+)
+
+func (a *App) newHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /-/healthy", a.healthy)
+	mux.HandleFunc("GET /-/ready", a.ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(a.opts.Logger.Handler(), slog.LevelError)}))
+	if a.opts.LoadRules != nil {
+		// A page in a browser on this machine must not reload either.
+		mux.Handle("POST /-/reload", http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.reload)))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		api.WriteError(w, &api.Error{Status: http.StatusNotFound, Code: "not_found", Message: "There is nothing here."})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Not through the mux, which would clean the path: an item's id may hold
+		// two slashes in a row.
+		if api.Serves(r.URL.EscapedPath()) || r.URL.Path == api.DescriptionPath {
+			began := time.Now()
+			s := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+			a.api.ServeHTTP(s, r)
+			a.metrics.answered("http", s.status < 500, time.Since(began))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// serve runs the HTTP server until ctx is done.
+func (a *App) serve(ctx context.Context) {
+	server := &http.Server{
+		Handler:           a.handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(a.opts.Logger.Handler(), slog.LevelWarn),
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if server.Shutdown(drain) != nil {
+			_ = server.Close() // what has not ended by now is cut off
+		}
+	}()
+	if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		a.opts.Logger.Error("the HTTP listener has failed", "error", err)
+	}
+	<-stopped
+}
+
+// healthy is for what restarts dead processes. It fails slowly, and never
+// because something else is away: a restart would not bring that back.
+func (a *App) healthy(w http.ResponseWriter, _ *http.Request) {
+	if d := a.ingest.Stuck(); d > stuckAfter {
+		http.Error(w, fmt.Sprintf("A shard has not moved for %s.", d.Round(time.Second)), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// ready is for load balancers, alerts and people. It fails at once, and says why.
+func (a *App) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	found := a.Faults(ctx)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if len(found) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(struct { // the client's loss
+		Ready  bool           `json:"ready"`
+		Faults []faults.Fault `json:"faults"`
+	}{len(found) == 0, found})
+}
+
+// Faults returns what is wrong now: what is known, and whether the store and the
+// broker answer at this moment. It is never nil.
+func (a *App) Faults(ctx context.Context) []faults.Fault {
+	found := a.faults.Active()
+	known := func(k faults.Kind) bool {
+		return slices.ContainsFunc(found, func(f faults.Fault) bool { return f.Kind == k })
+	}
+	now := time.Now().UTC()
+	if !known(faults.LogAway) && !a.opts.Conn.IsConnected() {
+		found = append(found, faults.Fault{Kind: faults.LogAway, Message: "not connected to NATS", Since: now})
+	}
+	if !known(faults.StoreAway) {
+		if err := a.opts.Store.Ping(ctx); err != nil {
+			found = append(found, faults.Fault{Kind: faults.StoreAway, Message: err.Error(), Since: now})
+		}
+	}
+	if found == nil {
+		found = []faults.Fault{}
+	}
+	return found
+}
+
+func (a *App) reload(w http.ResponseWriter, r *http.Request) {
+	if !a.mayReload(r) {
+		api.WriteError(w, &api.Error{Status: http.StatusForbidden, Code: "forbidden",
+			Message: "Reloading needs the bearer token of the configuration, or a request from the same machine when there is none."})
+		return
+	}
+	if err := a.ReloadRules(); err != nil {
+		api.WriteError(w, &api.Error{Status: http.StatusUnprocessableEntity, Code: "bad_rules", Message: err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintln(w, `{"ok":true}`)
+}
+
+func (a *App) mayReload(r *http.Request) bool {
+	if a.opts.ReloadToken != "" {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		return ok && subtle.ConstantTimeCompare([]byte(token), []byte(a.opts.ReloadToken)) == 1
+	}
+	// A proxy on this machine speaks for somebody else.
+	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+		return false
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return err == nil && net.ParseIP(host).IsLoopback()
+}

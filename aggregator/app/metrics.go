@@ -1,0 +1,51 @@
+package app
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.HistogramVec
+	reloads  *prometheus.CounterVec
+	loaded   prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "hotboard_request_duration_seconds",
+			Help:    "How long requests took, by where they came in, and whether they were answered.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
+		}, []string{"via", "answered"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hotboard_rules_reloads_total",
+			Help: "Reloads of the rules, by result: ok or refused.",
+		}, []string{"result"}),
+		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hotboard_rules_loaded_timestamp_seconds",
+			Help: "When the rules in force were loaded.",
+		}),
+	}
+	reg.MustRegister(m.requests, m.reloads, m.loaded)
+	m.loaded.SetToCurrentTime()
+	return m
+}
+
+func (m *metrics) answered(via string, ok bool, took time.Duration) {
+	label := "no"
+	if ok {
+		label = "yes"
+	}
+	m.requests.WithLabelValues(via, label).Observe(took.Seconds())
+}
+
+func (m *metrics) reloaded(err error) {
+	if err != nil {
+		m.reloads.WithLabelValues("refused").Inc()
+		return
+	}
+	m.reloads.WithLabelValues("ok").Inc()
+	m.loaded.SetToCurrentTime()
+}

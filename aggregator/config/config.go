@@ -1,0 +1,300 @@
+// Package config is the aggregator's configuration file. It is strict: an
+// unknown key, a wrong type, a missing environment variable and a rule that
+// does not hold are all reported at once, each with its line.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/api"
+	"github.com/hotboard/hotboard/aggregator/ingest"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/configfile"
+)
+
+// DefaultListen is where the aggregator serves unless the file says otherwise.
+const DefaultListen = "127.0.0.1:7070"
+
+// Config is everything that the file says. Text may name environment variables
+// as ${NAME}, which keeps secrets out of the file.
+type Config struct {
+	// Listen is the address of the HTTP listener, which is for operators and
+	// programs. Default: 127.0.0.1:7070.
+	Listen Text `json:"listen"`
+	// ReloadToken is the bearer token that POST /-/reload asks for. Default: none;
+	// only programs on the same machine may then.
+	ReloadToken Text `json:"reload_token"`
+	// Slice is how long an answer holds, up to 2 minutes. Default: 1s.
+	Slice ruleset.Duration `json:"slice"`
+	// Shards is how many shards the log has. It is chosen once, when log and store
+	// are empty. Default: 16 with Redis, 1 with SQLite.
+	Shards int `json:"shards"`
+
+	NATS NATS `json:"nats"`
+	// Redis and SQLite are the stores; one of them has to be given.
+	Redis  *Redis  `json:"redis"`
+	SQLite *SQLite `json:"sqlite"`
+	Log    Log     `json:"log"`
+
+	// RulesFile is a file with the rules, relative to the configuration file. Rules
+	// are the rules themselves. One of them has to be given.
+	RulesFile Text             `json:"rules_file"`
+	Rules     *ruleset.Ruleset `json:"rules"`
+}
+
+// NATS says where the broker is, and how it keeps the log.
+type NATS struct {
+	// URLs of the servers. Default: nats://127.0.0.1:4222.
+	URLs []Text `json:"urls"`
+	// One way to sign in: a token, a user with a password, or a credentials file.
+	Token           Text `json:"token"`
+	User            Text `json:"user"`
+	Password        Text `json:"password"`
+	CredentialsFile Text `json:"credentials_file"`
+	// MaxAge is how long the log keeps a hit. Default: 72h.
+	MaxAge ruleset.Duration `json:"max_age"`
+	// MaxBytes is how large the log may become. Default: 4GiB.
+	MaxBytes Size `json:"max_bytes"`
+	// Replicas is how many servers of a cluster keep the log. Default: 1.
+	Replicas int `json:"replicas"`
+}
+
+// Redis says where Redis is.
+type Redis struct {
+	// URL is redis://user:password@host:6379/0, rediss:// for TLS, unix:// for a
+	// socket; ?master_name= for Sentinels, redis+cluster:// for a cluster.
+	URL Text `json:"url"`
+	// Prefix begins every key. Default: hotboard.
+	Prefix Text `json:"prefix"`
+}
+
+// SQLite says where the database is.
+type SQLite struct {
+	// Path is the database file, relative to the configuration file.
+	Path Text `json:"path"`
+}
+
+// Log says how the aggregator logs, on standard error.
+type Log struct {
+	Format Text `json:"format"` // text (the default) or json
+	Level  Text `json:"level"`  // debug, info (the default), warn or error
+}
+
+// Text is a string in which ${NAME} stands for an environment variable.
+type Text string
+
+var variable = regexp.MustCompile(`\$\{([^{}]*)\}`)
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *Text) UnmarshalText(text []byte) error {
+	var missing []string
+	*t = Text(variable.ReplaceAllStringFunc(string(text), func(s string) string {
+		name := s[2 : len(s)-1]
+		v, ok := os.LookupEnv(name)
+		if !ok {
+			missing = append(missing, name)
+		}
+		return v
+	}))
+	if len(missing) > 0 {
+		return fmt.Errorf("the environment has no %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// Size is a number of bytes, written such as 4GiB or 500MB.
+type Size int64
+
+var units = map[string]int64{
+	"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+	"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Size) UnmarshalText(text []byte) error {
+	number := strings.TrimRightFunc(string(text), func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	unit, ok := units[strings.ToUpper(strings.TrimSpace(string(text[len(number):])))]
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !ok || n < 0 || n*float64(unit) >= 1<<62 {
+		return fmt.Errorf("%.40q is not a size such as 4GiB or 500MB", text)
+	}
+	*s = Size(n * float64(unit))
+	return nil
+}
+
+// Load reads a configuration file with its rules. The error joins a
+// [*configfile.Problem] for every mistake.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the configuration that a file holds.
+func Parse(path string, data []byte) (*Config, error) {
+	doc, err := configfile.ParseYAML(path, data)
+	if err != nil {
+		return nil, err
+	}
+	var c Config
+	err = doc.Decode("", &c, func() error { return c.validate() })
+	c.setDefaults(filepath.Dir(path))
+	if c.RulesFile != "" && c.Rules == nil {
+		var bad error
+		if c.Rules, bad = LoadRules(string(c.RulesFile)); bad != nil {
+			err = errors.Join(err, bad)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// LoadRules reads a file that holds only rules.
+func LoadRules(path string) (*ruleset.Ruleset, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules: %w", err)
+	}
+	return ruleset.ParseYAML(path, data)
+}
+
+func (c *Config) setDefaults(dir string) {
+	if c.Listen == "" {
+		c.Listen = DefaultListen
+	}
+	if len(c.NATS.URLs) == 0 {
+		c.NATS.URLs = []Text{"nats://127.0.0.1:4222"}
+	}
+	for _, p := range []*Text{&c.RulesFile, &c.NATS.CredentialsFile} {
+		*p = under(dir, *p)
+	}
+	if c.SQLite != nil {
+		c.SQLite.Path = under(dir, c.SQLite.Path)
+	}
+}
+
+func under(dir string, path Text) Text {
+	if path == "" || filepath.IsAbs(string(path)) {
+		return path
+	}
+	return Text(filepath.Join(dir, string(path)))
+}
+
+// validate returns the problems that types cannot tell.
+func (c *Config) validate() error {
+	var errs []error
+	bad := func(path, format string, args ...any) {
+		errs = append(errs, &configfile.Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+	}
+	if c.Listen != "" {
+		if _, _, err := net.SplitHostPort(string(c.Listen)); err != nil {
+			bad("listen", "%q is not an address such as 127.0.0.1:7070", string(c.Listen))
+		}
+	}
+	if d := time.Duration(c.Slice); d < 0 || d > api.MaxSlice {
+		bad("slice", "%s is not between 1ms and %s", c.Slice, ruleset.Duration(api.MaxSlice))
+	}
+	if c.Shards < 0 || c.Shards > hit.MaxShards {
+		bad("shards", "%d is not between 1 and %d", c.Shards, hit.MaxShards)
+	}
+	c.NATS.validate(bad)
+	switch {
+	case c.Redis == nil && c.SQLite == nil:
+		bad("", "there is no store: give redis (url: redis://127.0.0.1:6379) or sqlite (path: counts.db)")
+	case c.Redis != nil && c.SQLite != nil:
+		bad("sqlite", "there are two stores: give redis or sqlite")
+	case c.Redis != nil && c.Redis.URL == "":
+		bad("redis.url", "it is missing; for example redis://127.0.0.1:6379")
+	case c.SQLite != nil && c.SQLite.Path == "":
+		bad("sqlite.path", "it is missing; for example counts.db")
+	}
+	if f := c.Log.Format; f != "" && f != "text" && f != "json" {
+		bad("log.format", "%q is neither text nor json", string(f))
+	}
+	if _, err := c.Log.level(); err != nil {
+		bad("log.level", "%q is none of debug, info, warn and error", string(c.Log.Level))
+	}
+	switch {
+	case c.Rules == nil && c.RulesFile == "":
+		bad("", "there are no rules: give rules_file (a file) or rules (here)")
+	case c.Rules != nil && c.RulesFile != "":
+		bad("rules_file", "there are two sets of rules: give rules_file or rules")
+	case c.Rules != nil:
+		errs = append(errs, configfile.Under("rules", c.Rules.Provision()))
+		if len(c.Rules.Lists) == 0 {
+			bad("rules.lists", "there is no list: nothing would be counted")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *NATS) validate(bad func(path, format string, args ...any)) {
+	for i, u := range n.URLs {
+		// Not the parser's error: it holds the URL, which may hold a password.
+		if p, err := url.Parse(string(u)); err != nil || p.Host == "" {
+			bad(fmt.Sprintf("nats.urls[%d]", i), "it is not a URL such as nats://127.0.0.1:4222 or tls://nats.example.com")
+		}
+	}
+	ways := 0
+	for _, given := range []bool{n.Token != "", n.User != "", n.CredentialsFile != ""} {
+		if given {
+			ways++
+		}
+	}
+	if ways > 1 {
+		bad("nats", "there are several ways to sign in: give token, or user and password, or credentials_file")
+	}
+	if n.Password != "" && n.User == "" {
+		bad("nats.password", "there is no user to it")
+	}
+	if d := time.Duration(n.MaxAge); d < 0 || d > 0 && d < time.Hour {
+		bad("nats.max_age", "%s is less than an hour: what is not counted by then would be gone", n.MaxAge)
+	}
+	if n.MaxBytes != 0 && n.MaxBytes < 16<<20 {
+		bad("nats.max_bytes", "it is less than 16MiB")
+	}
+	if n.Replicas < 0 || n.Replicas > 5 {
+		bad("nats.replicas", "%d is not between 1 and 5", n.Replicas)
+	}
+}
+
+// LogOptions returns how the broker is to keep the log.
+func (n *NATS) LogOptions() ingest.LogOptions {
+	return ingest.LogOptions{MaxAge: time.Duration(n.MaxAge), MaxBytes: int64(n.MaxBytes), Replicas: n.Replicas}
+}
+
+func (l Log) level() (level slog.Level, err error) {
+	if l.Level == "" {
+		return slog.LevelInfo, nil
+	}
+	err = level.UnmarshalText([]byte(l.Level))
+	return level, err
+}
+
+// Logger returns the logger that the configuration describes, on standard error.
+func (l Log) Logger() *slog.Logger {
+	level, err := l.level()
+	if err != nil {
+		level = slog.LevelInfo // Parse has refused it
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}

@@ -1,0 +1,280 @@
+package embedded
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// childDir, when set in the environment, makes the test binary a site that
+// counts in that directory until it is killed.
+const childDir = "HOTBOARD_TEST_CHILD_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		if err := countUntilKilled(dir, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func options(dir string, lists ...string) Options {
+	o := Options{Dir: dir, LogBytes: 64 << 20, Slice: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	if len(lists) > 0 {
+		o.Rules = &ruleset.Ruleset{}
+	}
+	for _, l := range lists {
+		o.Rules.Lists = append(o.Rules.Lists, &ruleset.List{Name: l})
+	}
+	return o
+}
+
+func open(t *testing.T, o Options) *Embedded {
+	t.Helper()
+	e, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func edge(t *testing.T, nc *nats.Conn, id string) *bustest.Edge {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bustest.NewEdge(t, js, id, Shards)
+}
+
+func views(t *testing.T, e *Embedded) int64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	e.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/stats/articles", nil))
+	var s board.Stats
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != 200 {
+		t.Fatalf("%d %s (%v)", w.Code, w.Body, err)
+	}
+	return s.Periods[ruleset.All].Views
+}
+
+func counts(t *testing.T, e *Embedded, want int64) {
+	t.Helper()
+	bustest.Eventually(t, func() string {
+		if n := views(t, e); n != want {
+			return fmt.Sprintf("%d views are counted, want %d", n, want)
+		}
+		return ""
+	})
+}
+
+func TestCountsSurviveARestart(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	e := open(t, options(dir, "articles"))
+	edge(t, e.Conn(), "a").Send(bustest.View("articles", "x", 1, time.Now()))
+	counts(t, e, 1)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := URL(dir); !os.IsNotExist(err) {
+		t.Errorf("the URL file is left behind: %v", err)
+	}
+
+	e = open(t, options(dir)) // with the rules of the last time
+	counts(t, e, 1)
+	edge(t, e.Conn(), "b").Send(bustest.View("articles", "x", 2, time.Now()))
+	counts(t, e, 2)
+	if err := e.Reload(&ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}, {Name: "more"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Reload(&ruleset.Ruleset{Lists: []*ruleset.List{{Name: "NOT A NAME"}}}); err == nil {
+		t.Error("rules with a mistake are in force")
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := LoadRules(dir)
+	if err != nil || r.List("more") == nil {
+		t.Errorf("rules of the last time: %+v, %v", r, err)
+	}
+}
+
+func TestAnotherProcessCanReachTheBroker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := open(t, options(dir, "articles"))
+	u, err := URL(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, urlFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the token has mode %v (%v)", info.Mode(), err)
+	}
+	nc, err := nats.Connect(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	edge(t, nc, "import-1").Send(bustest.View("articles", "x", 1, time.Now()))
+	counts(t, e, 1)
+	if nc, err := nats.Connect(strings.Replace(u, "nats://", "nats://x", 1)); err == nil {
+		nc.Close()
+		t.Error("a wrong token opens the broker")
+	}
+}
+
+func TestDirectoryInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := open(t, options(dir, "articles"))
+	if _, err := Open(t.Context(), options(dir, "articles")); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("second Open: %v", err)
+	}
+	edge(t, e.Conn(), "a").Send(bustest.View("articles", "x", 1, time.Now()))
+	counts(t, e, 1) // the first is none the worse
+}
+
+func TestWithoutRules(t *testing.T) {
+	t.Parallel()
+	if _, err := Open(t.Context(), options(t.TempDir())); err == nil || !strings.Contains(err.Error(), "rules") {
+		t.Errorf("Open without any rules: %v", err)
+	}
+}
+
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	cycle := func(n int) {
+		e, err := Open(context.Background(), options(dir, "articles"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edge(t, e.Conn(), "edge-"+strconv.Itoa(n)).Send(bustest.View("articles", "x", uint64(n), time.Now()))
+		counts(t, e, int64(n))
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cycle(1)
+	cycle(2)
+	before := runtime.NumGoroutine()
+	for n := range 4 {
+		cycle(n + 3)
+	}
+	bustest.Eventually(t, func() string {
+		if n := runtime.NumGoroutine(); n > before {
+			buf := make([]byte, 1<<20)
+			return fmt.Sprintf("%d goroutines, %d before\n%s", n, before, buf[:runtime.Stack(buf, true)])
+		}
+		return ""
+	})
+}
+
+// countUntilKilled publishes batches and prints the sequence of each that the
+// log has accepted. It goes on after the last one that is in the counts.
+func countUntilKilled(dir string, out io.Writer) error {
+	ctx := context.Background()
+	e, err := Open(ctx, options(dir, "articles"))
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(e.Conn())
+	if err != nil {
+		return err
+	}
+	msg, err := e.Conn().Request(hit.SubjectApplied, []byte("edge"), 10*time.Second)
+	if err != nil {
+		return err
+	}
+	var applied hit.Applied
+	if err := json.Unmarshal(msg.Data, &applied); err != nil {
+		return err
+	}
+	// As an edge does that has lost nothing: all that is not counted is sent again.
+	for seq := applied.Shards[0] + 1; ; seq++ {
+		data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{bustest.View("articles", "x", seq, time.Now())}})
+		if err != nil {
+			return err
+		}
+		m := nats.NewMsg(hit.Subject(0, "edge"))
+		m.Data = data
+		m.Header.Set(hit.HeaderSeq, strconv.FormatUint(seq, 10))
+		m.Header.Set(hit.HeaderLow, "1")
+		if _, err := js.PublishMsg(ctx, m); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, seq); err != nil {
+			return err
+		}
+	}
+}
+
+func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Skip("the test binary does not know where it is: ", err)
+	}
+	dir := t.TempDir()
+	var acked uint64
+	for round := range 8 {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), childDir+"="+dir)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, n := bufio.NewScanner(stdout), 0
+		for lines.Scan() {
+			seq, err := strconv.ParseUint(lines.Text(), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			acked = max(acked, seq)
+			if n++; n == 20+37*round {
+				_ = cmd.Process.Kill()
+			}
+		}
+		_ = cmd.Wait() // it was killed
+		if n == 0 {
+			t.Fatalf("round %d: nothing was accepted: %s", round, stderr.String())
+		}
+	}
+	e := open(t, options(dir, "articles"))
+	// The last batch may be in the log though nobody was told.
+	bustest.Eventually(t, func() string {
+		if n := uint64(views(t, e)); n != acked && n != acked+1 {
+			return fmt.Sprintf("%d views are counted, %d were accepted", n, acked)
+		}
+		return ""
+	})
+}

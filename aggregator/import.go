@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hotboard/hotboard/aggregator/app"
+	"github.com/hotboard/hotboard/aggregator/config"
+	"github.com/hotboard/hotboard/aggregator/embedded"
+	"github.com/hotboard/hotboard/aggregator/importer"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+const importUsage = `Counts access logs in combined, common or Caddy's JSON format, plain or gzipped,
+through the same rules as live traffic and with the times in the log. A log that
+is imported twice is counted once; an import that was broken off goes on when it
+is started again.
+
+Usage:
+
+  aggregator import -data DIR LOG...       into the embedded default, running or not
+  aggregator import [-config FILE] LOG...  into a running aggregator
+
+LOG is a file, or - for standard input. The rules are those of the configuration
+or of the embedded default, unless -rules names others.
+
+`
+
+func importLogs(ctx context.Context, args []string, t terminal) error {
+	fs := flags("aggregator import", importUsage, t)
+	path := fs.String("config", defaultConfig, "the aggregator's configuration `file`")
+	data := fs.String("data", "", "the data `directory` of the embedded default")
+	rulesFile := fs.String("rules", "", "a `file` of rules to go by")
+	list := fs.String("list", "", "the only `list` to count")
+	if err := parse(fs, args, true); err != nil {
+		return err
+	}
+	if fs.NArg() == 0 {
+		fmt.Fprint(t.err, "aggregator import: which log?\n\n")
+		fs.Usage()
+		return errUsage
+	}
+	var rules *ruleset.Ruleset
+	if *rulesFile != "" {
+		var err error
+		if rules, err = config.LoadRules(*rulesFile); err != nil {
+			return err
+		}
+	}
+	// What is worth knowing of the broker, the progress tells.
+	log := slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError}))
+
+	var target *importTarget
+	var err error
+	if *data != "" {
+		target, err = embeddedTarget(ctx, *data, rules, log)
+	} else {
+		target, err = daemonTarget(*path, rules, log)
+	}
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, name := range fs.Args() {
+		if failed = importLog(ctx, target, name, *list, t); failed != nil {
+			break
+		}
+	}
+	return errors.Join(failed, target.close())
+}
+
+// importTarget is where logs are imported to.
+type importTarget struct {
+	conn  *nats.Conn
+	rules *ruleset.Ruleset
+	close func() error
+}
+
+// daemonTarget is a running aggregator, which the configuration names.
+func daemonTarget(path string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := connect(c, "hotboard import", log)
+	if err != nil {
+		return nil, err
+	}
+	if rules == nil {
+		rules = c.Rules
+	}
+	return &importTarget{nc, rules, func() error { nc.Close(); return nil }}, nil
+}
+
+// embeddedTarget is an embedded backend: the one that runs in a directory, or
+// else one that is started for the import.
+func embeddedTarget(ctx context.Context, dir string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a data directory; see the site's configuration for where it is", dir)
+	}
+	if url, err := embedded.URL(dir); err == nil {
+		// One try: a file that a crash has left behind leads nowhere.
+		if probe, err := nats.Connect(url, nats.Timeout(2*time.Second)); err == nil {
+			probe.Close()
+			nc, err := nats.Connect(url, app.ConnectOptions("hotboard import", log)...)
+			if err != nil {
+				return nil, fmt.Errorf("connecting to the site that runs in %s: %w", dir, err)
+			}
+			if rules == nil {
+				if rules, err = rulesInForce(ctx, nc); err != nil {
+					nc.Close()
+					return nil, fmt.Errorf("asking the site that runs in %s for its rules: %w", dir, err)
+				}
+			}
+			return &importTarget{nc, rules, func() error { nc.Close(); return nil }}, nil
+		}
+	}
+	e, err := embedded.Open(ctx, embedded.Options{Dir: dir, Rules: rules, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return &importTarget{e.Conn(), e.Rules(), e.Close}, nil
+}
+
+func rulesInForce(ctx context.Context, nc *nats.Conn) (*ruleset.Ruleset, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	msg, err := nc.RequestWithContext(ctx, hit.SubjectRules, nil)
+	if err != nil {
+		return nil, err
+	}
+	return ruleset.ParseJSON(msg.Data)
+}
+
+// importLog imports one file, or standard input.
+func importLog(ctx context.Context, target *importTarget, name, list string, t terminal) error {
+	file, err := openLog(name, t)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	p := newProgress(t.err, name)
+	s, err := importer.Import(ctx, importer.Options{Conn: target.conn, Rules: target.rules, List: list, Progress: p.show}, file)
+	p.end()
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("importing %s was broken off; the same command again goes on with it", name)
+		}
+		return fmt.Errorf("importing %s: %w", name, err)
+	}
+	fmt.Fprintf(t.out, "%s\n", name)
+	s.Write(t.out)
+	return nil
+}
+
+// openLog opens a log so that it can be read twice: what comes in on standard
+// input is kept in a temporary file.
+func openLog(name string, t terminal) (io.ReadSeekCloser, error) {
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("opening the log: %w", err)
+		}
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return f, nil
+		}
+		// A pipe, such as <(zcat …).
+		defer f.Close()
+		return keep(f)
+	}
+	return keep(t.in)
+}
+
+func keep(r io.Reader) (io.ReadSeekCloser, error) {
+	f, err := os.CreateTemp("", "hotboard-import-") // readable by nobody else
+	if err != nil {
+		return nil, fmt.Errorf("keeping the log for a second reading: %w", err)
+	}
+	kept := &keptLog{f}
+	if _, err := io.Copy(f, r); err != nil {
+		return nil, errors.Join(fmt.Errorf("keeping the log for a second reading: %w", err), kept.Close())
+	}
+	return kept, nil
+}
+
+// keptLog is a temporary file that is removed when it is closed.
+type keptLog struct{ *os.File }
+
+// Close closes and removes the file.
+func (k *keptLog) Close() error { return errors.Join(k.File.Close(), os.Remove(k.Name())) }

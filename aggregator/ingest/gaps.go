@@ -1,0 +1,75 @@
+package ingest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/fold"
+)
+
+const (
+	// gapGrace is how long a gap may last before it is a fault. An edge sends what
+	// is missing after some seconds.
+	gapGrace = 20 * time.Second
+	// gapForget is how long after the last batch of an edge its gap is given up.
+	// The edge is gone then; should it come back, so does the gap, or what is
+	// missing.
+	gapForget = time.Hour
+	// maxGaps bounds how many edges are watched at once.
+	maxGaps = 1024
+)
+
+// gap is that batches of an edge came which cannot be counted before earlier ones.
+type gap struct {
+	since, last time.Time
+	to          uint64 // highest batch sequence that came
+}
+
+// gaps are those of one shard, by edge.
+type gaps map[string]gap
+
+// update takes in what a commit held back, and where the edges stand after it.
+func (g gaps) update(held []fold.Held, producers map[string]uint64, now time.Time) {
+	for _, h := range held {
+		old, known := g[h.Edge]
+		if !known {
+			if len(g) >= maxGaps {
+				continue
+			}
+			old.since = now
+		}
+		g[h.Edge] = gap{since: old.since, last: now, to: max(old.to, h.Seq)}
+	}
+	for edge, old := range g {
+		if producers[edge] >= old.to {
+			delete(g, edge)
+		}
+	}
+}
+
+// forget gives up the gaps of edges that have not sent anything for long, and
+// returns those edges.
+func (g gaps) forget(now time.Time) (edges []string) {
+	for edge, old := range g {
+		if now.Sub(old.last) >= gapForget {
+			delete(g, edge)
+			edges = append(edges, edge)
+		}
+	}
+	return edges
+}
+
+// outstanding describes the gap that has lasted longest, if that is too long.
+func (g gaps) outstanding(now time.Time) string {
+	var edge string
+	for e, x := range g {
+		if edge == "" || x.since.Before(g[edge].since) {
+			edge = e
+		}
+	}
+	if edge == "" || now.Sub(g[edge].since) < gapGrace {
+		return ""
+	}
+	return fmt.Sprintf("edge %s has not sent again what comes before its batch %d, for %s",
+		edge, g[edge].to, now.Sub(g[edge].since).Round(time.Second))
+}

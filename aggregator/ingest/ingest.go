@@ -1,0 +1,127 @@
+// Package ingest moves the log into the store: for each shard it reads the log
+// from the position that the store's counts stand for, folds what it finds and
+// commits the outcome together with the new position.
+//
+// The position in the store is the only cursor. Whatever goes wrong (a lost
+// reply, another aggregator, a store that went back to an older copy, a stream
+// that was made anew) ends in the same way: load the state, compare it with the
+// log, read on from there. Producer sequences keep what is read twice from being
+// counted twice.
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Options are the parts an Ingest works with.
+type Options struct {
+	Conn  *nats.Conn
+	Store store.Store
+	// Rules returns the rules in force; they may change between two calls.
+	Rules func() *ruleset.Ruleset
+	Log   LogOptions
+	// Owner names this process among those that fold the same store.
+	Owner      string
+	Faults     *faults.Registry
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Ingest folds all shards of one log into one store.
+type Ingest struct {
+	Options
+	js      jetstream.JetStream
+	metrics *metrics
+	workers []*worker
+
+	// usable says that the streams exist and are what they should be.
+	usable atomic.Bool
+	// era counts how often the log turned out to be another one than before.
+	// Who sees it change compares his position with the log again.
+	era atomic.Uint64
+}
+
+// New returns an Ingest that does nothing until Run.
+func New(o Options) (*Ingest, error) {
+	js, err := jetstream.New(o.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("using JetStream: %w", err)
+	}
+	in := &Ingest{Options: o, js: js, metrics: newMetrics(o.Registerer)}
+	for shard := range o.Store.Shards() {
+		in.workers = append(in.workers, newWorker(in, shard))
+	}
+	return in, nil
+}
+
+// Ensure creates the streams that are missing. Run does so too, and waits for
+// the broker; Ensure tells at once what a person has to put right.
+func (in *Ingest) Ensure(ctx context.Context) error {
+	return EnsureStreams(ctx, in.js, in.Store.Shards(), in.Log)
+}
+
+// Run reads and folds until ctx is done. What is being committed then is
+// finished first.
+func (in *Ingest) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { in.watch(ctx) })
+	for _, w := range in.workers {
+		wg.Go(func() { w.run(ctx) })
+	}
+	wg.Wait()
+}
+
+// Stuck returns for how long the slowest worker has not come round. A store or a
+// broker that is away does not hold workers up: they go on trying. So a worker
+// that stands still for minutes will do so for ever.
+func (in *Ingest) Stuck() time.Duration {
+	var longest time.Duration
+	for _, w := range in.workers {
+		longest = max(longest, time.Since(time.UnixMilli(w.cameRound.Load())))
+	}
+	return longest
+}
+
+// folder returns what folds under the rules that are in force now.
+func (in *Ingest) folder() *fold.Folder {
+	return &fold.Folder{Rules: in.Rules(), Store: in.Store, Shards: in.Store.Shards(), First: firstInLog(in.js)}
+}
+
+// brokerError says the simple thing where a request failed because there is no
+// connection.
+func (in *Ingest) brokerError(err error) error {
+	if err == nil || errors.Is(err, errDisconnected) || in.Conn.IsConnected() {
+		return err
+	}
+	return fmt.Errorf("not connected to NATS: %w", err)
+}
+
+// away reports whether err is only the end of the program.
+func away(ctx context.Context, err error) bool {
+	return err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled))
+}
+
+// wait waits for d or until ctx is done.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,127 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// verify compares a position with the log. It returns "" when the message at the
+// position is the one that was applied, or when the log need not have it any
+// more; else it says why the log is not the one that was read. The stream was
+// made anew then, or lost its tail, and would otherwise deliver nothing, or go
+// on with other messages, and say nothing.
+func verify(ctx context.Context, js jetstream.JetStream, pos store.Position) (replaced string, err error) {
+	if pos.Seq == 0 {
+		return "", nil
+	}
+	stream, err := js.Stream(ctx, hit.Stream)
+	if err != nil {
+		return "", fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
+	}
+	if last := stream.CachedInfo().State.LastSeq; pos.Seq > last {
+		return fmt.Sprintf("message %d was applied, but the log ends at %d", pos.Seq, last), nil
+	}
+	msg, err := stream.GetMsg(ctx, pos.Seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		// Asked after the message, so that one that expires meanwhile is not missed.
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return "", fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
+		}
+		if pos.Seq < info.State.FirstSeq {
+			return "", nil
+		}
+		return fmt.Sprintf("message %d was applied, but the log does not have it", pos.Seq), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading message %d of the stream %s: %w", pos.Seq, hit.Stream, err)
+	}
+	if fold.Fingerprint(msg.Subject, msg.Time, msg.Data) != pos.Fingerprint {
+		return fmt.Sprintf("message %d is another one than was applied", pos.Seq), nil
+	}
+	return "", nil
+}
+
+// shardConsumer returns the configuration of a consumer that delivers messages
+// of subject from the stream sequence from on.
+//
+// It is not jetstream's ordered consumer: that one begins anew by itself when
+// the stream went away, at a position that nobody has compared with the log.
+func shardConsumer(subject string, from uint64) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		FilterSubject:     subject,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       from,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: time.Minute,
+	}
+}
+
+// deleteConsumer gives a consumer back at once instead of after its
+// InactiveThreshold. It is a courtesy: errors do not matter.
+func deleteConsumer(js jetstream.JetStream, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = js.DeleteConsumer(ctx, hit.Stream, name)
+}
+
+// fetchSize is how many messages are asked for at a time where only headers are read.
+const fetchSize = 512
+
+// firstInLog is the [fold.FirstInLog] of a JetStream log. It reads the headers
+// of one edge's batches of one shard.
+func firstInLog(js jetstream.JetStream) fold.FirstInLog {
+	return func(ctx context.Context, shard int, edge string, next uint64) (uint64, error) {
+		cfg := shardConsumer(hit.Subject(shard, edge), 1)
+		cfg.HeadersOnly = true
+		cons, err := js.CreateConsumer(ctx, hit.Stream, cfg)
+		if err != nil {
+			return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+		}
+		defer deleteConsumer(js, cons.CachedInfo().Name)
+
+		first, left := uint64(0), cons.CachedInfo().NumPending
+		for left > 0 && ctx.Err() == nil {
+			batch, err := cons.Fetch(int(min(left, fetchSize)), jetstream.FetchMaxWait(askTimeout))
+			if err != nil {
+				return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+			}
+			var n uint64
+			for msg := range batch.Messages() {
+				n++
+				seq, err := strconv.ParseUint(msg.Headers().Get(hit.HeaderSeq), 10, 64)
+				if err == nil && seq >= next && (first == 0 || seq < first) {
+					first = seq
+				}
+			}
+			if err := batch.Error(); err != nil {
+				return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+			}
+			if n == 0 {
+				return 0, fmt.Errorf("reading the stream %s: %d messages of %s did not come", hit.Stream, left, cfg.FilterSubject)
+			}
+			if first == next {
+				break // nothing lower counts
+			}
+			left -= min(left, n)
+		}
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, ctx.Err())
+		}
+		if first == 0 {
+			return 0, fmt.Errorf("the stream %s has no batch of %s from %d on", hit.Stream, cfg.FilterSubject, next)
+		}
+		return first, nil
+	}
+}

@@ -1,0 +1,46 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// Headers of a message that was set aside.
+const (
+	HeaderPoisonSubject   = "Hotboard-Original-Subject"
+	HeaderPoisonSequence  = "Hotboard-Original-Sequence" // in the stream hit.Stream
+	HeaderPoisonError     = "Hotboard-Error"
+	HeaderPoisonTruncated = "Hotboard-Truncated" // how many bytes the body had
+)
+
+// setAside copies a message that cannot be read to the stream for such
+// messages. It reports whether it is there for the first time: a log that is
+// read again brings the same message again.
+func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Message) (first bool, err error) {
+	msg := nats.NewMsg(hit.SubjectPoison + "." + strconv.Itoa(shard))
+	msg.Data = m.Data
+	msg.Header.Set(HeaderPoisonSubject, m.Subject)
+	msg.Header.Set(HeaderPoisonSequence, strconv.FormatUint(m.Seq, 10))
+	msg.Header.Set(HeaderPoisonError, m.Err.Error())
+	if m.BatchSeq != 0 {
+		msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(m.BatchSeq, 10))
+	}
+	if len(m.Data) > hit.MaxBatchBytes {
+		// The copy has more headers than the original: it might not be accepted.
+		msg.Data = m.Data[:hit.MaxBatchBytes]
+		msg.Header.Set(HeaderPoisonTruncated, strconv.Itoa(len(m.Data)))
+	}
+	id := fmt.Sprintf("%d-%016x", m.Seq, fold.Fingerprint(m.Subject, m.Received, m.Data))
+	ack, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(id))
+	if err != nil {
+		return false, fmt.Errorf("setting aside message %d, which cannot be read (%w): %w", m.Seq, m.Err, err)
+	}
+	return !ack.Duplicate, nil
+}

@@ -1,0 +1,152 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// watchEvery is how often the log as a whole is looked at.
+const watchEvery = 3 * time.Second
+
+// watch creates the streams, and then keeps an eye on them until ctx is done.
+func (in *Ingest) watch(ctx context.Context) {
+	var created time.Time
+	every := backoffMin
+	for ctx.Err() == nil {
+		if in.usable.Load() {
+			every = watchEvery
+		} else {
+			every = min(2*every, watchEvery)
+		}
+		lookCtx, cancel := context.WithTimeout(ctx, 2*askTimeout) // several questions, and the store
+		err := in.brokerError(in.look(lookCtx, &created))
+		cancel()
+		in.judge(ctx, err)
+		wait(ctx, every)
+	}
+}
+
+// look compares the log with what it was. It counts up the era when the log is
+// another one or ends before what was read.
+func (in *Ingest) look(ctx context.Context, created *time.Time) error {
+	if !in.usable.Load() {
+		if err := in.Ensure(ctx); err != nil {
+			return err
+		}
+	}
+	// The positions first: the log can only have grown since.
+	var read uint64
+	for _, w := range in.workers {
+		read = max(read, w.applied.Load())
+	}
+	stream, err := in.js.Stream(ctx, hit.Stream)
+	if err != nil {
+		return fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
+	}
+	info := stream.CachedInfo()
+	if err := checkShards(info.Config.Metadata, in.Store.Shards()); err != nil {
+		return err
+	}
+	if read > info.State.LastSeq || (!created.IsZero() && !created.Equal(info.Created)) {
+		in.era.Add(1)
+	}
+	*created = info.Created
+	in.metrics.logBytes.Set(float64(info.State.Bytes))
+	in.metrics.logMax.Set(float64(info.Config.MaxBytes))
+	if full := in.makeRoom(ctx, stream); full != "" {
+		in.Faults.Set(faults.LogFull, "", full)
+	} else {
+		in.Faults.Clear(faults.LogFull, "")
+	}
+	return nil
+}
+
+// judge turns the outcome of look into faults.
+func (in *Ingest) judge(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		in.Faults.Clear(faults.LogShards, "")
+		in.Faults.Clear(faults.LogAway, "")
+		in.usable.Store(true)
+	case !away(ctx, err):
+	case errors.Is(err, ErrShards):
+		in.Faults.Set(faults.LogShards, "", err.Error())
+		in.close()
+	default:
+		in.Faults.Set(faults.LogAway, "", err.Error())
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			in.close()
+		}
+	}
+}
+
+// close keeps the workers from the log until it is what it should be.
+func (in *Ingest) close() {
+	if in.usable.Swap(false) {
+		in.era.Add(1)
+	}
+}
+
+// A log that is this full loses its oldest messages, until it is lowFull full.
+const (
+	highFull = 0.90
+	lowFull  = 0.75
+)
+
+// makeRoom purges the oldest messages of a log that is nearly full, as far as
+// all shards are counted. What is not counted stays: then the log refuses more,
+// and the edges keep it. It returns why there is too little room, or "".
+func (in *Ingest) makeRoom(ctx context.Context, stream jetstream.Stream) (full string) {
+	info := stream.CachedInfo()
+	state, limit := info.State, info.Config.MaxBytes
+	if limit <= 0 || float64(state.Bytes) < highFull*float64(limit) {
+		return ""
+	}
+	full = fmt.Sprintf("%d of %d bytes are in use", state.Bytes, limit)
+	needed, err := in.firstNeeded(ctx, stream)
+	if err != nil {
+		return fmt.Sprintf("%s and no room can be made: %v", full, err)
+	}
+	// Messages are of like size over so long a stretch.
+	share := 1 - lowFull*float64(limit)/float64(state.Bytes)
+	target := state.FirstSeq + uint64(share*float64(state.LastSeq-state.FirstSeq))
+	if upTo := min(target, needed); upTo > state.FirstSeq {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSequence(upTo)); err != nil {
+			return fmt.Sprintf("%s and no room can be made: %v", full, err)
+		}
+		in.Logger.Info("the log was nearly full: what was counted long ago is purged",
+			"bytes", state.Bytes, "max_bytes", limit, "first", state.FirstSeq, "up_to", upTo)
+	}
+	if needed <= target {
+		return fmt.Sprintf("%s and message %d is not counted yet; see why folding is slow, or raise nats.max_bytes", full, needed)
+	}
+	return ""
+}
+
+// firstNeeded returns the sequence of the first message that is not in the
+// counts, over all shards.
+func (in *Ingest) firstNeeded(ctx context.Context, stream jetstream.Stream) (uint64, error) {
+	needed := stream.CachedInfo().State.LastSeq + 1
+	for shard := range in.Store.Shards() {
+		pos, err := in.Store.Position(ctx, shard)
+		if err != nil {
+			return 0, fmt.Errorf("looking where shard %d stands: %w", shard, err)
+		}
+		msg, err := stream.GetMsg(ctx, pos.Seq+1, jetstream.WithGetMsgSubject(hit.ShardSubjects(shard)))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+		case err != nil:
+			return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+		default:
+			needed = min(needed, msg.Sequence)
+		}
+	}
+	return needed, nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/embedded"
+	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// command runs a command and returns its exit status and what it said.
+func command(t *testing.T, stdin string, args ...string) (status int, out, errors string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status = run(t.Context(), args, terminal{strings.NewReader(stdin), &stdout, &stderr})
+	return status, stdout.String(), stderr.String()
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const articles = `lists: [{name: articles, pages: ["/articles/{id}"]}]`
+
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"help", 0, "Usage:"},
+		{"-help", 0, "Usage:"},
+		{"--help", 0, "Usage:"},
+		{"check -help", 0, "-rules"},
+		{"import -h", 0, "-data"},
+		{"version", 0, "hotboard "},
+		{"version now", 2, "nothing can be done"},
+		{"nonsense", 2, `no command "nonsense"`},
+		{"-nonsense", 2, "-nonsense"},
+		{"serve more", 2, "nothing can be done"},
+		{"import", 2, "which log?"},
+		{"-config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
+		{"check -config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
+		{"import -config /nonexistent/a.yaml x", 1, "/nonexistent/a.yaml"},
+		{"import -data /nonexistent x", 1, "not a data directory"},
+		{"import -data . -rules /nonexistent/r.yaml x", 1, "/nonexistent/r.yaml"},
+	} {
+		status, out, errs := command(t, "", strings.Fields(c.args)...)
+		if status != c.status || !strings.Contains(out+errs, c.want) {
+			t.Errorf("aggregator %s: %d\n%s%s", c.args, status, out, errs)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rules := write(t, dir, "rules.yaml", articles)
+	good := write(t, dir, "good.yaml", "sqlite: {path: x}\nrules_file: rules.yaml\n")
+	bad := write(t, dir, "bad.yaml", "sqlite: {path: x}\nrules:\n  lists:\n    - name: A B\n      typo: 1\n")
+	for _, args := range [][]string{{"check", "-rules", rules}, {"check", "-config", good}} {
+		if status, out, errs := command(t, "", args...); status != 0 || !strings.Contains(out, "is good") || !strings.Contains(out, "/articles/{id}") {
+			t.Errorf("%v: %d\n%s%s", args, status, out, errs)
+		}
+	}
+	status, _, errs := command(t, "", "check", "-config", bad)
+	if status != 1 || !strings.Contains(errs, "bad.yaml:4:") || !strings.Contains(errs, "bad.yaml:5:") || !strings.Contains(errs, "2 mistakes") {
+		t.Errorf("%d\n%s", status, errs)
+	}
+}
+
+func accessLog(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "10.0.%d.%d - - [17/May/2015:10:05:03 +0000] \"GET /articles/%d HTTP/1.1\" 200 1 \"-\" "+
+			"\"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\"\n", i/256, i%256, i%3)
+	}
+	return b.String()
+}
+
+func views(t *testing.T, h http.Handler) int64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/stats/articles", nil))
+	var s board.Stats
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s.Periods[ruleset.All].Views
+}
+
+func TestImportIntoADataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rules := write(t, dir, "rules.yaml", articles)
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log := write(t, dir, "access.log", accessLog(700))
+	if status, _, errs := command(t, "", "import", "-data", data, log); status != 1 || !strings.Contains(errs, "no rules") {
+		t.Errorf("without rules: %d\n%s", status, errs)
+	}
+	if status, out, errs := command(t, "", "import", "-data", data, "-rules", rules, log); status != 0 || !strings.Contains(out, "700  views of list articles") {
+		t.Errorf("not running: %d\n%s%s", status, out, errs)
+	}
+	// A process that was killed leaves its URL behind.
+	write(t, data, "nats.url", "nats://token@127.0.0.1:1\n")
+	if status, out, errs := command(t, accessLog(700), "import", "-data", data, "-"); status != 0 || !strings.Contains(out, "imported before") {
+		t.Errorf("again, from standard input: %d\n%s%s", status, out, errs)
+	}
+
+	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if n := views(t, e.Handler()); n != 700 {
+		t.Errorf("%d views are counted, want 700", n)
+	}
+	other := write(t, dir, "other.log", accessLog(50))
+	if status, out, errs := command(t, "", "import", "-data", data, other, log); status != 0 ||
+		!strings.Contains(out, "50  views of list articles") || !strings.Contains(out, "imported before") {
+		t.Errorf("running: %d\n%s%s", status, out, errs)
+	}
+	bustest.Eventually(t, func() string {
+		if n := views(t, e.Handler()); n != 750 {
+			return fmt.Sprintf("%d views are counted, want 750", n)
+		}
+		return ""
+	})
+	if status, _, errs := command(t, "", "import", "-data", data, "-list", "nope", log); status != 1 || !strings.Contains(errs, `"nope"`) {
+		t.Errorf("an unknown list: %d\n%s", status, errs)
+	}
+}
+
+// get asks a server that may not be up yet.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(data)
+}
+
+func eventually(t *testing.T, url string, status int, part string) {
+	t.Helper()
+	bustest.Eventually(t, func() string {
+		if s, body := get(t, url); s != status || !strings.Contains(body, part) {
+			return fmt.Sprintf("%s: %d %s", url, s, body)
+		}
+		return ""
+	})
+}
+
+// Not parallel: it sends this process a signal.
+func TestServe(t *testing.T) {
+	broker := bustest.NewServer(t)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, dir, "rules.yaml", articles)
+	config := write(t, dir, "aggregator.yaml", fmt.Sprintf(`
+listen: %s
+slice: 1ms
+nats: {urls: ["%s"], max_bytes: 64MiB}
+sqlite: {path: counts.db}
+log: {level: error}
+rules_file: rules.yaml
+`, address, broker.URL()))
+
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var status int
+	var errs bytes.Buffer
+	wg.Go(func() { status = run(ctx, []string{"-config", config}, terminal{nil, io.Discard, &errs}) })
+	url := "http://" + address
+	eventually(t, url+"/-/ready", 200, `"ready":true`)
+	eventually(t, url+"/metrics", 200, "hotboard_build_info")
+
+	log := write(t, dir, "access.log", accessLog(300))
+	if status, out, errs := command(t, "", "import", "-config", config, log); status != 0 || !strings.Contains(out, "300  views") {
+		t.Errorf("import: %d\n%s%s", status, out, errs)
+	}
+	eventually(t, url+"/hot?period=all", 200, `"views":100`)
+
+	reload := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, "rules.yaml", "lists: [{name: articles, typo: 1}]")
+	reload()
+	eventually(t, url+"/metrics", 200, `hotboard_rules_reloads_total{result="refused"} 1`)
+	write(t, dir, "rules.yaml", "lists: [{name: articles}, {name: more}]")
+	reload()
+	eventually(t, url+"/hot?list=more", 200, `"items":[]`)
+
+	stop()
+	wg.Wait()
+	if status != 0 {
+		t.Errorf("status %d\n%s", status, errs.String())
+	}
+	if s, body := get(t, url+"/-/ready"); s != 0 {
+		t.Errorf("still answering: %d %s", s, body)
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/collectors/version"
+
+	"github.com/hotboard/hotboard/aggregator/app"
+	"github.com/hotboard/hotboard/aggregator/config"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/aggregator/store/redisstore"
+	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// stopTimeout is how long what is being counted may take after a signal.
+const stopTimeout = 30 * time.Second
+
+func serve(ctx context.Context, args []string, t terminal) error {
+	fs := flags("aggregator", usage, t)
+	path := fs.String("config", defaultConfig, "the configuration `file`")
+	if err := parse(fs, args, false); err != nil {
+		return err
+	}
+	c, err := config.Load(*path)
+	if err != nil {
+		return err
+	}
+	log := c.Log.Logger()
+
+	counts, err := waitForStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := counts.Close(); err != nil {
+			log.Error("closing the store", "error", err)
+		}
+	}()
+	nc, err := connect(c, "hotboard aggregator", log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	a, err := app.New(app.Options{
+		Store: counts, Conn: nc, Rules: c.Rules, LoadRules: reloader(*path, c, log), ReloadToken: string(c.ReloadToken),
+		Listen: string(c.Listen), Slice: time.Duration(c.Slice), Log: c.NATS.LogOptions(), Logger: log, Registry: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	if err := a.Start(ctx); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-hup:
+			_ = a.ReloadRules() // it has logged what is wrong
+		case <-ctx.Done():
+			log.Info("stopping")
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			return a.Stop(stopCtx)
+		}
+	}
+}
+
+// reloader returns what reads the rules again. Of the rest of the file it only
+// says that it needs a restart.
+func reloader(path string, running *config.Config, log *slog.Logger) func() (*ruleset.Ruleset, error) {
+	return func() (*ruleset.Ruleset, error) {
+		c, err := config.Load(path)
+		if err != nil {
+			return nil, err
+		}
+		was, is := *running, *c
+		was.Rules, is.Rules, was.RulesFile, is.RulesFile = nil, nil, "", ""
+		if !reflect.DeepEqual(was, is) {
+			log.Warn("settings beside the rules have changed; they take effect at the next start")
+		}
+		return c.Rules, nil
+	}
+}
+
+// connect returns a connection to the broker, which may still be away.
+func connect(c *config.Config, name string, log *slog.Logger) (*nats.Conn, error) {
+	n := c.NATS
+	options := app.ConnectOptions(name, log)
+	switch {
+	case n.Token != "":
+		options = append(options, nats.Token(string(n.Token)))
+	case n.User != "":
+		options = append(options, nats.UserInfo(string(n.User), string(n.Password)))
+	case n.CredentialsFile != "":
+		options = append(options, nats.UserCredentials(string(n.CredentialsFile)))
+	}
+	urls := make([]string, len(n.URLs))
+	for i, u := range n.URLs {
+		urls[i] = string(u)
+	}
+	nc, err := nats.Connect(strings.Join(urls, ","), options...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to NATS: %w", err)
+	}
+	return nc, nil
+}
+
+func openStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+	if c.SQLite != nil {
+		return sqlitestore.Open(ctx, sqlitestore.Options{Path: string(c.SQLite.Path), Shards: c.Shards})
+	}
+	o := redisstore.Options{URL: string(c.Redis.URL), Prefix: string(c.Redis.Prefix), Shards: c.Shards, Logger: log}
+	// What is remembered of visitors must last longer than the log.
+	if keep := time.Duration(c.NATS.MaxAge) + 24*time.Hour; keep > redisstore.DefaultSeenTTL {
+		o.SeenTTL = keep
+	}
+	return redisstore.Open(ctx, o)
+}
+
+// waitForStore opens the store, and waits for one that is away: the machines of
+// an installation may start in any order.
+func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		tryCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		s, err := openStore(tryCtx, c, log)
+		cancel()
+		if err == nil || !storeAway(err) {
+			return s, err
+		}
+		log.Error("the store is away; trying again", "error", err, "in", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// storeAway reports whether a store that could not be opened may come by itself.
+func storeAway(err error) bool {
+	if network := net.Error(nil); errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	for _, s := range []string{"LOADING", "MASTERDOWN", "CLUSTERDOWN", "sentinels", "EOF"} { // go-redis has no types for these
+		if strings.Contains(err.Error(), s) {
+			return true
+		}
+	}
+	return false
+}
+
+func buildInfo() prometheus.Collector { return version.NewCollector("hotboard") }
