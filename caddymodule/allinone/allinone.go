@@ -1,0 +1,201 @@
+// Package allinone makes Caddy a whole Hotboard: it adds a broker that is a NATS
+// server, a store and an aggregator inside the Caddy process, with all data in
+// one directory. A site that runs on one machine needs nothing else.
+package allinone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap/exp/zapslog"
+
+	"github.com/hotboard/hotboard/aggregator/embedded"
+	"github.com/hotboard/hotboard/caddymodule"
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
+	"github.com/hotboard/hotboard/caddymodule/internal/succession"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+func init() {
+	caddy.RegisterModule(new(Broker))
+	caddy.RegisterModule(new(adminAPI))
+}
+
+// Broker counts inside this Caddy process. It is the broker of an app that names
+// none.
+type Broker struct {
+	// The directory for the log and the counts. `aggregator import` is given the
+	// same one. Default: that of the app.
+	Dir string `json:"dir,omitempty"`
+
+	opened string // its key in backends; empty unless open
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Broker) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "hotboard.broker.embedded",
+		New: func() caddy.Module { return new(Broker) },
+	}
+}
+
+// Provision prepares the broker. It touches no file.
+func (b *Broker) Provision(ctx caddy.Context) error {
+	b.Dir = caddy.NewReplacer().ReplaceAll(b.Dir, "")
+	return register(ctx.GetMetricsRegistry())
+}
+
+// ShardCount returns how many shards the log has.
+func (b *Broker) ShardCount() int { return embedded.Shards }
+
+// Open starts the backend, or hands the one that runs in the same directory the
+// rules of this configuration.
+func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
+	dir := b.Dir
+	if dir == "" {
+		dir = o.Dir
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("dir: %w", err)
+	}
+	v, loaded, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
+		log := currentlog.Logger("") // as the backend outlives this configuration
+		e, err := embedded.Open(context.Background(), embedded.Options{
+			Dir: dir, Rules: o.Rules, Logger: slog.New(zapslog.NewHandler(log.Core(), zapslog.WithName("hotboard.aggregator"))), Now: clock.Now,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &backend{Embedded: e}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	be := v.(*backend)
+	if loaded {
+		if err := be.Reload(o.Rules); err != nil {
+			_, err2 := backends.Delete(dir)
+			return nil, errors.Join(fmt.Errorf("changing the rules: %w", err), err2)
+		}
+	}
+	be.rules.Enter(b, o.Rules)
+	b.opened = dir
+	return be.Conn(), nil
+}
+
+// Close gives the backend back: to the configuration that goes on using it, with
+// its rules, or to nobody, which stops it.
+func (b *Broker) Close() error {
+	if b.opened == "" {
+		return nil
+	}
+	dir := b.opened
+	b.opened = ""
+	var errs []error
+	backends.Range(func(key, v any) bool {
+		if key == dir {
+			errs = append(errs, v.(*backend).leave(b))
+		}
+		return true
+	})
+	_, err := backends.Delete(dir)
+	return errors.Join(append(errs, err)...)
+}
+
+// UnmarshalCaddyfile reads
+//
+//	embedded [<dir>]
+func (b *Broker) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if d.NextArg() {
+		b.Dir = d.Val()
+	}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	if d.NextBlock(d.Nesting()) {
+		return d.Errf("unknown option %q; embedded has none", d.Val())
+	}
+	return nil
+}
+
+// backends holds the running backends, by directory: one, but for the moments
+// in which a reload moves to another directory.
+var backends = caddy.NewUsagePool()
+
+// backend is a backend that several configurations may use at once.
+type backend struct {
+	*embedded.Embedded
+	mu    sync.Mutex // held while a configuration leaves
+	rules succession.Of[*ruleset.Ruleset]
+}
+
+// leave ends the use of b, and goes back to the rules of the configuration
+// before if b's were in force: it failed to start.
+func (be *backend) leave(b *Broker) error {
+	be.mu.Lock()
+	defer be.mu.Unlock()
+	before, _ := be.rules.Current()
+	be.rules.Leave(b)
+	after, ok := be.rules.Current()
+	if !ok || after == before {
+		return nil
+	}
+	if err := be.Reload(after); err != nil {
+		return fmt.Errorf("going back to the rules of before: %w", err)
+	}
+	return nil
+}
+
+// Destruct stops the backend.
+func (be *backend) Destruct() error { return be.Embedded.Close() }
+
+// adminAPI shows what the aggregator's own listener would at Caddy's admin
+// endpoint, below /hotboard/: health, metrics and the reading API.
+type adminAPI struct{}
+
+// CaddyModule returns the Caddy module information.
+func (*adminAPI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "admin.api.hotboard",
+		New: func() caddy.Module { return new(adminAPI) },
+	}
+}
+
+// Routes implements [caddy.AdminRouter].
+func (*adminAPI) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: "/hotboard/", Handler: caddy.AdminHandlerFunc(serveAdmin)}}
+}
+
+func serveAdmin(w http.ResponseWriter, r *http.Request) error {
+	var running http.Handler
+	backends.Range(func(_, v any) bool {
+		running = v.(*backend).Handler()
+		return true
+	})
+	if running == nil {
+		return caddy.APIError{
+			HTTPStatus: http.StatusServiceUnavailable,
+			Err:        errors.New("no embedded aggregator is running"),
+		}
+	}
+	http.StripPrefix("/hotboard", running).ServeHTTP(w, r)
+	return nil
+}
+
+var (
+	_ caddymodule.Broker    = (*Broker)(nil)
+	_ caddy.Provisioner     = (*Broker)(nil)
+	_ caddy.AdminRouter     = (*adminAPI)(nil)
+	_ caddyfile.Unmarshaler = (*Broker)(nil)
+)

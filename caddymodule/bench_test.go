@@ -1,0 +1,120 @@
+package caddymodule
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// discard is a response writer that costs nothing, so that what is measured is
+// the server.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(int)             {}
+
+// BenchmarkServe measures a request through Caddy's server in this process,
+// with a static answer: what is stock, and what this module adds to a page view
+// and to any other request.
+func BenchmarkServe(b *testing.B) {
+	log := startLog(b, 1)
+	go func() { // an aggregator that keeps up
+		for range log.hits {
+		}
+	}()
+	const respond = "header Content-Type text/html\n respond \"page\""
+	with := startEdge(b, log, strings.Replace(site("bench"), "test_origin", respond, 1))
+	ctx, err := caddy.ProvisionContext(adapt(b, "http:// {\n "+respond+"\n }"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	app, err := ctx.App("http")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var stock *caddyhttp.Server
+	for _, s := range app.(*caddyhttp.App).Servers {
+		stock = s
+	}
+	for _, bm := range []struct {
+		name   string
+		server http.Handler
+		path   string
+	}{
+		{"stock", stock, "/bench/page"},
+		{"other", with, "/style.css"},
+		{"view", with, "/bench/page"}, // last: its hits are still on their way when it ends
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			r := browse(bm.path)
+			b.ReportAllocs()
+			for b.Loop() {
+				bm.server.ServeHTTP(&discard{make(http.Header)}, r)
+			}
+		})
+	}
+}
+
+// BenchmarkHandler measures the handler alone.
+func BenchmarkHandler(b *testing.B) {
+	log := startLog(b, 1)
+	go func() {
+		for range log.hits {
+		}
+	}()
+	e := startEdge(b, log, site("alone"))
+	h := provisionedHandler(b, e)
+	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		w.Header()["Content-Type"] = []string{"text/html"}
+		w.WriteHeader(http.StatusOK)
+		return nil
+	})
+	for _, bm := range []struct{ name, path string }{
+		{"other", "/style.css"},
+		{"view", "/alone/page"},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			w := &discard{make(http.Header)}
+			r := caddyhttp.PrepareRequest(browse(bm.path), caddy.NewReplacer(), w, e.Server)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := h.ServeHTTP(w, r, next); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("board", func(b *testing.B) {
+		log.answerQueries(b, func(hit.Query) hit.Answer {
+			return hit.Answer{Status: 200, Body: []byte(strings.Repeat("x", 2000)), MaxAgeMillis: 3_600_000}
+		})
+		w := &discard{make(http.Header)}
+		r := caddyhttp.PrepareRequest(browse("/hot"), caddy.NewReplacer(), w, e.Server)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := h.ServeHTTP(w, r, next); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestOtherRequestsAllocateNothing: what is no business of the handler costs no
+// memory.
+func TestOtherRequestsAllocateNothing(t *testing.T) {
+	log := startLog(t, 1)
+	e := startEdge(t, log, site("free"))
+	h := provisionedHandler(t, e)
+	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })
+	w := &discard{make(http.Header)}
+	r := caddyhttp.PrepareRequest(browse("/assets/app.js"), caddy.NewReplacer(), w, e.Server)
+	if n := testing.AllocsPerRun(100, func() { _ = h.ServeHTTP(w, r, next) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

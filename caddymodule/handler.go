@@ -1,0 +1,185 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// viewSuffix after a page's path is the endpoint that reports a view of it.
+const viewSuffix = "/view"
+
+// Handler counts the page views of a site, and answers the endpoints. Requests
+// that are neither pass through it untouched.
+//
+// It decides by the path that the visitor asked for, before any rewrite. A
+// matcher that the handler has limits the endpoints too.
+//
+// The placeholder `{http.vars.hotboard.reason}` says what became of a request:
+// `counted`, or why not. It is empty for requests that are no business of it.
+type Handler struct {
+	// The names of the lists that this site counts for. Default: all.
+	Lists []string `json:"lists,omitempty"`
+
+	// What the paths of the endpoints begin with: with `/stats` the hot board is
+	// at `/stats/hot`, and views are reported to `/stats/api/views`.
+	// Default: nothing, so that they are `/hot` and `/api/…`.
+	Prefix string `json:"prefix,omitempty"`
+
+	// Other sites whose pages may use the endpoints, as origins such as
+	// `https://www.example.com`; `*` allows all.
+	AllowOrigins origins `json:"allow_origins,omitempty"`
+
+	// A placeholder that names the visitor, for example
+	// `{http.request.cookie.visitor}` for a cookie of the site's, or
+	// `{http.auth.user.id}`. Only a keyed hash of it leaves the edge. Where it is
+	// empty, and by default, a visitor is an address (of IPv6, the /64) with a
+	// User-Agent.
+	Visitor string `json:"visitor,omitempty"`
+
+	// Whether visitors who ask for it by `Sec-GPC: 1` or `DNT: 1` are left
+	// uncounted.
+	HonorOptOut bool `json:"honor_opt_out,omitempty"`
+
+	// Whether to say in the response header Hotboard-Verdict what becomes of a
+	// view. It shows visitors what counts: for finding mistakes, not for ever.
+	DebugHeader bool `json:"debug_header,omitempty"`
+
+	app      *App
+	logger   *zap.Logger
+	lists    []*ruleset.List
+	every    bool // lists are all lists
+	verdicts map[string]verdicts
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.hotboard",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision finds the app and the lists.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	app, err := ctx.App("hotboard")
+	if err != nil {
+		return err
+	}
+	h.app = app.(*App)
+	if len(h.app.Ruleset.Lists) == 0 {
+		return errors.New("there is no list to count for: add one to the app hotboard (in a Caddyfile: the global option hotboard)")
+	}
+	h.lists, h.every = h.app.Ruleset.Lists, true
+	if len(h.Lists) > 0 {
+		h.lists, h.every = nil, false
+		for _, name := range h.Lists {
+			l := h.app.Ruleset.List(name)
+			if l == nil {
+				return fmt.Errorf("lists: there is no list %q", name)
+			}
+			h.lists = append(h.lists, l)
+		}
+	}
+	h.verdicts = make(map[string]verdicts, len(h.lists))
+	for _, l := range h.lists {
+		h.verdicts[l.Name] = verdictsOf(l.Name)
+	}
+	if h.Prefix != "" && (!strings.HasPrefix(h.Prefix, "/") || strings.HasSuffix(h.Prefix, "/")) {
+		return fmt.Errorf("prefix: %q does not begin with a slash, or ends in one; write for example /stats", h.Prefix)
+	}
+	return h.AllowOrigins.provision()
+}
+
+// ServeHTTP counts or answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	ctx := r.Context()
+	if ctx.Value(caddyhttp.ErrorCtxKey) != nil {
+		return next.ServeHTTP(w, r) // an error page, whose request was judged before
+	}
+	asked := r.URL
+	if orig, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		asked = orig.URL
+	}
+	if h.serveEndpoint(w, r, asked) {
+		return nil
+	}
+	var few [4]ruleset.Target // stays on the stack: most requests match nothing
+	targets := h.match(few[:0], asked.Path)
+	if len(targets) == 0 {
+		return next.ServeHTTP(w, r)
+	}
+	return h.serveView(w, r, next, slices.Clone(targets))
+}
+
+// serveEndpoint answers r if it is for an endpoint.
+func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *url.URL) bool {
+	if rest, ok := strings.CutPrefix(asked.Path, h.Prefix); ok && (rest == "/hot" || strings.HasPrefix(rest, "/api/")) {
+		if rest == "/api/views" {
+			h.serve(w, r, http.MethodPost, h.serveViews)
+			return true
+		}
+		// escaped, because an item's id may have a slash in it
+		if path, ok := readPath(strings.TrimPrefix(asked.EscapedPath(), h.Prefix)); ok {
+			h.serve(w, r, "GET, HEAD", func(w http.ResponseWriter, r *http.Request) *problem {
+				return h.serveBoards(w, r, path, asked.RawQuery)
+			})
+			return true
+		}
+	}
+	if r.Method == http.MethodPut || r.Method == http.MethodOptions {
+		if page, ok := strings.CutSuffix(asked.Path, viewSuffix); ok {
+			// A list without page patterns has no such endpoints.
+			targets := slices.DeleteFunc(h.match(nil, page), func(t ruleset.Target) bool { return len(t.List.Pages) == 0 })
+			if len(targets) > 0 {
+				h.serve(w, r, http.MethodPut, func(w http.ResponseWriter, r *http.Request) *problem {
+					return h.servePut(w, r, targets)
+				})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// serve does what all endpoints have in common.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, methods string, endpoint func(http.ResponseWriter, *http.Request) *problem) {
+	h.AllowOrigins.share(w, r)
+	if r.Method == http.MethodOptions && len(h.AllowOrigins) > 0 {
+		h.AllowOrigins.preflight(w, methods)
+		return
+	}
+	var p *problem
+	if !slices.Contains(strings.Split(methods, ", "), r.Method) {
+		p = methodNotAllowed(methods)
+	} else {
+		p = endpoint(w, r)
+	}
+	if p != nil {
+		p.write(w)
+	}
+}
+
+// match appends to dst the items of this site's lists that path is a page of.
+func (h *Handler) match(dst []ruleset.Target, path string) []ruleset.Target {
+	dst = h.app.Match(dst, path)
+	if h.every {
+		return dst
+	}
+	return slices.DeleteFunc(dst, func(t ruleset.Target) bool { return !slices.Contains(h.lists, t.List) })
+}
+
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

@@ -1,0 +1,66 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// identity is what tells a visitor from others. It stays in the memory of this
+// process, for the time of a request: only its keyed hash goes further.
+type identity struct {
+	ip   netip.Addr // the zero Addr where the site names visitors itself
+	text string
+}
+
+// Texts of different kinds begin differently. No header's value has a zero byte
+// in it, so that no client can pass one kind off as another.
+const (
+	namedKind       = "named\x00"
+	fingerprintKind = "fingerprint\x00"
+)
+
+// identify returns who sent r: whom the site's placeholder names, or else the
+// client's address with the User-Agent.
+func (h *Handler) identify(r *http.Request) identity {
+	if h.Visitor != "" {
+		if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+			if name := repl.ReplaceAll(h.Visitor, ""); name != "" {
+				return identity{text: namedKind + name}
+			}
+		}
+	}
+	return identity{ip: clientIP(r), text: r.Header.Get("User-Agent")}
+}
+
+// withFingerprint returns the identity of a client whose script took a
+// fingerprint. That replaces the User-Agent, not the address: a script can send
+// anything. A visitor whom the site names needs none.
+func (i identity) withFingerprint(fingerprint string) identity {
+	if fingerprint == "" || !i.ip.IsValid() {
+		return i
+	}
+	return identity{ip: i.ip, text: fingerprintKind + fingerprint}
+}
+
+// visitor returns the pseudonym of i on the day of the salt.
+func (i identity) visitor(salt []byte) uint64 { return ruleset.Visitor(salt, i.ip, i.text) }
+
+// clientIP returns the address that Caddy found for the client, which heeds
+// trusted_proxies and client_ip_headers; the zero Addr when there is none, as on
+// a Unix socket.
+func clientIP(r *http.Request) netip.Addr {
+	s, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	ip, _ := netip.ParseAddr(s)
+	return ip
+}
+
+// optedOut reports whether the visitor asks not to be counted (Global Privacy
+// Control, Do Not Track), and this site heeds it.
+func (h *Handler) optedOut(r *http.Request) bool {
+	return h.HonorOptOut && (r.Header.Get("Sec-Gpc") == "1" || r.Header.Get("Dnt") == "1")
+}

@@ -1,0 +1,81 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// origins says which sites may use the endpoints from a visitor's browser: the
+// site itself, and those that are allowed.
+type origins []string
+
+// anyOrigin allows every site.
+const anyOrigin = "*"
+
+// provision brings the origins to the form in which browsers send them.
+func (o origins) provision() error {
+	for i, s := range o {
+		if s == anyOrigin {
+			continue
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			return fmt.Errorf("allow_origins: %q is not an origin such as https://www.example.com, or *", s)
+		}
+		o[i] = strings.ToLower(u.Scheme + "://" + u.Host)
+	}
+	return nil
+}
+
+func (o origins) allow(origin string) bool {
+	return slices.Contains(o, anyOrigin) || slices.Contains(o, strings.ToLower(origin))
+}
+
+// check refuses a request that changes something when another site's page made
+// the visitor's browser send it.
+func (o origins) check(r *http.Request) *problem {
+	origin := r.Header.Get("Origin")
+	if origin != "" && o.allow(origin) {
+		return nil
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "same-site", "none":
+		return nil
+	case "": // an old browser, plain HTTP, or no browser
+		if origin == "" {
+			return nil
+		}
+		if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, r.Host) {
+			return nil
+		}
+	}
+	return refuse(http.StatusForbidden, "cross_site",
+		"The request comes from another site. Name that site's origin in allow_origins to allow it.")
+}
+
+// share lets the pages of an allowed site read the answer (CORS).
+func (o origins) share(w http.ResponseWriter, r *http.Request) {
+	if len(o) == 0 {
+		return
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" || !o.allow(origin) {
+		return
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", staleHeader+", Retry-After")
+}
+
+// preflight answers a browser that asks whether it may send a request.
+func (o origins) preflight(w http.ResponseWriter, methods string) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Methods", methods)
+	h.Set("Access-Control-Allow-Headers", "Content-Type")
+	h.Set("Access-Control-Max-Age", "86400")
+	w.WriteHeader(http.StatusNoContent)
+}

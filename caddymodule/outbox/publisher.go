@@ -1,0 +1,275 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// publishTimeout is how long an acknowledgement may take. After it, the
+	// outcome is unknown.
+	publishTimeout = 5 * time.Second
+	appliedTimeout = 2 * time.Second
+	// How often the applied positions are asked for: while batches wait to be
+	// applied, and while batches are only kept in case the store rolls back.
+	pollWaiting = time.Second
+	pollKept    = 5 * time.Second
+	// How long a spool with a past waits for the first answer before it publishes
+	// without one.
+	firstAnswer = 10 * time.Second
+	// busGrace is how long the bus may fail before it is logged: when all is
+	// started at once, it is not there at first.
+	busGrace = 5 * time.Second
+)
+
+// Bus is the way to the log and to the aggregator. Implementations are safe for
+// concurrent use.
+type Bus interface {
+	// Publish adds the bytes of a batch to the log. Nil means that the log
+	// acknowledged it; any error means that it is unknown whether the log has it.
+	Publish(ctx context.Context, shard int, edge string, seq, low uint64, data []byte) error
+	// Applied returns the highest batch sequence of an edge that is in the
+	// counts, by shard. A shard that has none is absent.
+	Applied(ctx context.Context, edge string) (map[int]uint64, error)
+}
+
+// run is one call of Run.
+type run struct {
+	o      *Outbox
+	bus    Bus
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	lanes  sync.WaitGroup
+	// started is used by Run before watch, and by the writer while watch waits for it.
+	started map[*lane]bool
+	acked   chan struct{} // something waits to be applied; room for one
+
+	publishTrouble, appliedTrouble *trouble
+}
+
+// Run publishes what is in the spool and what is added to it, until ctx ends or
+// the outbox is closed. A bus that fails is tried again for ever. Run may be
+// called again, with another bus, after it returned; never twice at a time.
+func (o *Outbox) Run(ctx context.Context, bus Bus) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &run{
+		o: o, bus: bus, ctx: ctx, cancel: cancel,
+		done:           make(chan struct{}),
+		started:        make(map[*lane]bool),
+		acked:          make(chan struct{}, 1),
+		publishTrouble: &trouble{log: o.log, what: "publishing hits", grace: busGrace},
+		appliedTrouble: &trouble{log: o.log, what: "asking the aggregator for the applied positions", grace: busGrace},
+	}
+	o.mu.Lock()
+	switch {
+	case o.closed:
+		o.mu.Unlock()
+		return ErrClosed
+	case o.run != nil:
+		o.mu.Unlock()
+		return ErrRunning
+	}
+	o.run = r
+	o.mu.Unlock()
+
+	r.ask()
+	o.mu.Lock()
+	lanes := o.lanes
+	o.mu.Unlock()
+	for _, l := range lanes {
+		r.start(l)
+	}
+	r.watch()
+
+	r.lanes.Wait()
+	o.mu.Lock()
+	o.run = nil
+	o.mu.Unlock()
+	close(r.done)
+	return nil
+}
+
+// ask waits for a while for the first applied positions. That saves publishing
+// what was applied, and lets a copied spool be noticed before anything is sent
+// under an id that is in use elsewhere. A new spool has nothing to ask for.
+func (r *run) ask() {
+	r.o.mu.Lock()
+	past := false
+	for _, l := range r.o.lanes {
+		past = past || l.opened > 0
+	}
+	r.o.mu.Unlock()
+	deadline := time.Now().Add(firstAnswer)
+	for past && !r.poll() && r.ctx.Err() == nil && time.Now().Before(deadline) {
+		r.sleep(jitter(firstAnswer / 20))
+	}
+}
+
+func (r *run) start(l *lane) {
+	if r.started[l] {
+		return
+	}
+	r.started[l] = true
+	r.lanes.Go(func() { r.publish(l) })
+}
+
+// publish sends a lane's batches, one at a time.
+func (r *run) publish(l *lane) {
+	backoff := time.Duration(0)
+	for r.ctx.Err() == nil {
+		r.o.mu.Lock()
+		send, ok := l.sender.Next()
+		r.o.mu.Unlock()
+		if !ok {
+			select {
+			case <-l.wake:
+			case <-r.ctx.Done():
+			}
+			continue
+		}
+		err := r.send(l, send)
+		r.o.mu.Lock()
+		if err == nil {
+			l.sender.Acked(send.Seq, time.Now())
+		} else {
+			l.sender.Failed(send.Seq)
+		}
+		r.o.mu.Unlock()
+		switch {
+		case err == nil:
+			backoff = 0
+			r.publishTrouble.ok()
+			r.o.counters.published.Add(1)
+			if send.Again {
+				r.o.counters.resent.Add(1)
+			}
+			signal(r.acked)
+			signal(r.o.progress)
+		case r.ctx.Err() == nil:
+			r.publishTrouble.fail(err)
+			r.o.counters.failed.Add(1)
+			backoff = min(max(retryMin, 2*backoff), retryMax)
+			r.sleep(jitter(backoff))
+		}
+	}
+}
+
+var errMissing = errors.New("a batch is missing in the spool")
+
+func (r *run) send(l *lane, send Send) error {
+	data, _, ok := r.o.spool.get(l.edge, l.shard, send.Seq)
+	if !ok {
+		return errMissing
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, publishTimeout)
+	defer cancel()
+	return r.bus.Publish(ctx, l.shard, l.edge, send.Seq, send.Low, data)
+}
+
+func (r *run) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.ctx.Done():
+	}
+}
+
+// watch learns what was applied and trims the spool behind it. It rests while
+// the spool is empty.
+func (r *run) watch() {
+	for r.ctx.Err() == nil {
+		unapplied, kept := r.o.load()
+		switch {
+		case unapplied > 0:
+			r.sleep(jitter(pollWaiting))
+		case kept > 0:
+			select {
+			case <-time.After(jitter(pollKept)):
+			case <-r.acked:
+				continue
+			case <-r.ctx.Done():
+			}
+		default:
+			select {
+			case <-r.acked:
+				continue
+			case <-r.ctx.Done():
+			}
+		}
+		if r.ctx.Err() == nil {
+			r.poll()
+			r.o.trim(r.ctx)
+		}
+	}
+}
+
+// load returns how many batches are not known to be applied, and how many the
+// spool holds.
+func (o *Outbox) load() (unapplied, kept uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lanes {
+		unapplied += l.sender.Unapplied()
+		kept += l.sender.Kept()
+	}
+	return unapplied, kept
+}
+
+// poll asks for the applied positions of every edge id in the spool, and
+// reports whether it got them.
+func (r *run) poll() bool {
+	r.o.mu.Lock()
+	edges := map[string]bool{}
+	for _, l := range r.o.lanes {
+		edges[l.edge] = true
+	}
+	r.o.mu.Unlock()
+	for edge := range edges {
+		ctx, cancel := context.WithTimeout(r.ctx, appliedTimeout)
+		applied, err := r.bus.Applied(ctx, edge)
+		cancel()
+		if err != nil {
+			if r.ctx.Err() == nil {
+				r.appliedTrouble.fail(err)
+			}
+			return false
+		}
+		r.appliedTrouble.ok()
+		r.learn(edge, applied)
+	}
+	return true
+}
+
+// learn passes the applied positions of an edge id on to its senders.
+func (r *run) learn(edge string, applied map[int]uint64) {
+	o := r.o
+	now := time.Now()
+	ahead := false
+	o.mu.Lock()
+	for _, l := range o.lanes {
+		if l.edge != edge {
+			continue
+		}
+		before := l.sender.applied
+		switch l.sender.Applied(applied[l.shard], now) {
+		case Back:
+			o.counters.wentBack.Add(1)
+			o.log.Warn("the counts went back: the store was restored from an older copy; what its log lost is sent again",
+				zap.String("edge", edge), zap.Int("shard", l.shard), zap.Uint64("from", before), zap.Uint64("to", applied[l.shard]))
+		case Ahead:
+			ahead = true
+		}
+		signal(l.wake)
+	}
+	o.mu.Unlock()
+	if ahead {
+		r.renew(edge, applied)
+	}
+}

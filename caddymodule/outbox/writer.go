@@ -1,0 +1,208 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// Waits between attempts after a failure, of the disk or of the bus.
+const (
+	retryMin = 100 * time.Millisecond
+	retryMax = 5 * time.Second
+)
+
+// write runs the writer: it writes what waits in the queue as soon as an Append
+// waits or enough views do, and else when the first view has waited for the
+// flush interval. While it writes, the next transaction gathers in the queue.
+func (o *Outbox) write() {
+	defer close(o.writerDone)
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	var backoff time.Duration // while writing fails
+	for {
+		select {
+		case <-o.queue.wake:
+			if backoff == 0 {
+				timer.Reset(o.opts.Flush)
+			}
+			continue
+		case job := <-o.jobs:
+			job()
+			continue
+		case <-o.stop:
+			return
+		case <-o.queue.urgent:
+		case <-timer.C:
+		}
+		if err := o.flush(); err != nil {
+			backoff = min(max(retryMin, 2*backoff), retryMax)
+			timer.Reset(jitter(backoff))
+		} else {
+			backoff = 0
+		}
+	}
+}
+
+// flush writes what waits in one transaction.
+func (o *Outbox) flush() error {
+	w := o.queue.take()
+	batches := o.pack(w.views, w.appended)
+	if len(batches) == 0 && !o.unconfirmed {
+		o.queue.done(w, false, nil)
+		return nil
+	}
+	err := o.spool.write(batches, time.Now())
+	stored := err == nil || errors.Is(err, errUnsure)
+	if stored {
+		o.unconfirmed = err != nil
+		for _, b := range batches {
+			o.current[b.shard].written = b.seq
+			o.counters.hits.Add(uint64(len(b.hits)))
+		}
+		o.counters.batches.Add(uint64(len(batches)))
+		o.counters.writes.Add(1)
+	}
+	lost := errors.Is(err, errEncode)
+	if lost {
+		o.counters.rejected.Add(uint64(len(w.views)))
+	}
+	if err == nil {
+		o.diskTrouble.ok()
+		o.announce()
+	} else {
+		o.diskTrouble.fail(err)
+	}
+	o.queue.done(w, !stored && !lost, err)
+	return err
+}
+
+// pack sorts hits into batches. It leaves out views that are not valid: one of
+// them would spoil the whole batch for the aggregator.
+func (o *Outbox) pack(views, appended []hit.Hit) []*batch {
+	rejected := 0
+	for i := range o.byShard {
+		clear(o.byShard[i])
+		o.byShard[i] = o.byShard[i][:0]
+	}
+	for i := range views {
+		if views[i].Valid() != nil {
+			rejected++
+			continue
+		}
+		o.add(&views[i])
+	}
+	for i := range appended {
+		o.add(&appended[i])
+	}
+	if rejected > 0 {
+		o.counters.rejected.Add(uint64(rejected))
+		o.log.Error("views that are not valid were offered and are dropped", zap.Int("views", rejected))
+	}
+	var batches []*batch
+	for shard, hits := range o.byShard {
+		for len(hits) > 0 {
+			n := min(len(hits), hit.MaxHits)
+			batches = append(batches, &batch{shard: shard, hits: hits[:n]})
+			hits = hits[n:]
+		}
+	}
+	return batches
+}
+
+func (o *Outbox) add(h *hit.Hit) {
+	shard := hit.Shard(h.List, h.Item, o.opts.Shards)
+	o.byShard[shard] = append(o.byShard[shard], *h)
+}
+
+// announce tells the senders what is on disk.
+func (o *Outbox) announce() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.current {
+		if l.sender.last < l.written {
+			l.sender.Committed(l.written)
+			signal(l.wake)
+		}
+	}
+}
+
+// inWriter runs job in the writer's goroutine and waits for it. It returns
+// false if ctx or the writer ended before.
+func (o *Outbox) inWriter(ctx context.Context, job func()) bool {
+	done := make(chan struct{})
+	select {
+	case o.jobs <- func() { defer close(done); job() }:
+		<-done
+		return true
+	case <-ctx.Done():
+	case <-o.writerDone:
+	}
+	return false
+}
+
+// trim deletes what the senders no longer need. It has a transaction of its
+// own, so that a disk without room for hits can still be freed.
+func (o *Outbox) trim(ctx context.Context) {
+	for again := true; again; {
+		again = false
+		o.mu.Lock()
+		now := time.Now()
+		lanes := o.lanes
+		lows := make([]uint64, len(lanes))
+		for i, l := range lanes {
+			lows[i] = l.sender.Trim(now)
+		}
+		o.mu.Unlock()
+		ok := o.inWriter(ctx, func() {
+			for i, l := range lanes {
+				first, err := o.spool.trim(l.edge, l.shard, l.first, lows[i])
+				l.first = first
+				if err != nil {
+					o.diskTrouble.fail(err)
+					return
+				}
+				again = again || l.first < lows[i]
+			}
+			o.dropRetired()
+			if o.queue.faulty() {
+				signal(o.queue.urgent) // there may be room now
+			}
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// dropRetired forgets former edge ids that have nothing left to send.
+func (o *Outbox) dropRetired() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kept := map[string]uint64{}
+	for _, l := range o.lanes {
+		kept[l.edge] += l.written + 1 - l.first
+	}
+	var lanes []*lane
+	for _, l := range o.lanes {
+		if l.edge == o.edge || kept[l.edge] > 0 {
+			lanes = append(lanes, l)
+		}
+	}
+	if len(lanes) == len(o.lanes) {
+		return
+	}
+	for edge, n := range kept {
+		if edge != o.edge && n == 0 {
+			if err := o.spool.drop(edge); err != nil {
+				o.diskTrouble.fail(err)
+				return
+			}
+		}
+	}
+	o.lanes = lanes
+}

@@ -1,0 +1,99 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/nats-io/nats.go"
+
+	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
+	"github.com/hotboard/hotboard/caddymodule/internal/succession"
+	"github.com/hotboard/hotboard/caddymodule/outbox"
+)
+
+// runtimes holds what outlives a configuration, by data directory. A reload
+// takes over the runtime there is; it is closed when no configuration has it.
+var runtimes = caddy.NewUsagePool()
+
+// closeTimeout is how long a closing outbox goes on publishing. What it does
+// not get rid of is on disk, for the next start.
+const closeTimeout = 2 * time.Second
+
+// runtime is what an edge keeps through reloads: its spool, its salts, and the
+// last answers of the aggregators.
+type runtime struct {
+	shards int
+	outbox *outbox.Outbox
+	salts  *salts
+	boards *answers
+	conns  succession.Of[*nats.Conn]
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// acquireRuntime returns the runtime of dir, which it opens unless another
+// configuration has. releaseRuntime gives it back.
+func acquireRuntime(dir string, shards int) (*runtime, error) {
+	v, _, err := runtimes.LoadOrNew(dir, func() (caddy.Destructor, error) {
+		return openRuntime(dir, shards)
+	})
+	if err != nil {
+		return nil, err
+	}
+	rt := v.(*runtime)
+	if rt.shards != shards {
+		return nil, errors.Join(
+			fmt.Errorf("the spool in %s is in use for a log of %d shards and cannot be used for one of %d: set another dir", dir, rt.shards, shards),
+			releaseRuntime(dir))
+	}
+	return rt, nil
+}
+
+func releaseRuntime(dir string) error {
+	_, err := runtimes.Delete(dir)
+	return err
+}
+
+func openRuntime(dir string, shards int) (*runtime, error) {
+	spool := filepath.Join(dir, "spool")
+	if err := os.MkdirAll(spool, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the spool directory: %w", err)
+	}
+	rt := &runtime{shards: shards}
+	var err error
+	if rt.salts, err = openSalts(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.salts")); err != nil {
+		return nil, err
+	}
+	rt.outbox, err = outbox.Open(outbox.Options{Dir: spool, Shards: shards, Logger: currentlog.Logger("hotboard.outbox")})
+	if err != nil {
+		return nil, fmt.Errorf("opening the spool: %w", err)
+	}
+	rt.boards = newAnswers(rt.conns.Current)
+
+	ctx, stop := context.WithCancel(context.Background())
+	rt.stop = stop
+	rt.done.Go(func() { rt.outbox.Run(ctx, &bus{conn: rt.conns.Current, shards: shards}) })
+	rt.done.Go(func() { rt.salts.run(ctx) })
+	return rt, nil
+}
+
+// Destruct writes down what was accepted, publishes what it can, and closes the
+// spool.
+func (rt *runtime) Destruct() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := rt.outbox.Close(ctx)
+	rt.stop()
+	rt.done.Wait()
+	if err != nil {
+		return fmt.Errorf("closing the spool: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package caddymodule
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+const (
+	// verdictHeader says, with debug_header, what becomes of a request.
+	verdictHeader = "Hotboard-Verdict"
+	// reasonVar is the same for access logs: {http.vars.hotboard.reason}.
+	reasonVar = "hotboard.reason"
+)
+
+// reasons are those that the edge gives.
+var reasons = [...]ruleset.Reason{
+	ruleset.Counted, ruleset.Method, ruleset.Push, ruleset.Range, ruleset.Speculative, ruleset.NotDocument,
+	ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.Status, ruleset.ContentType, ruleset.Error,
+	ruleset.DroppedQueueFull,
+}
+
+// verdicts is what is kept ready for each reason, for one list.
+type verdicts map[ruleset.Reason]verdict
+
+type verdict struct {
+	counter prometheus.Counter
+	text    any // the reason as a string, so that setting a variable allocates nothing
+}
+
+func verdictsOf(list string) verdicts {
+	m := make(verdicts, len(reasons))
+	for _, r := range reasons {
+		m[r] = verdict{requestsTotal.WithLabelValues(list, string(r)), string(r)}
+	}
+	return m
+}
+
+// conclude counts what became of a request, and leaves it for the access log.
+// Of several lists, the log has the last.
+func (h *Handler) conclude(r *http.Request, l *ruleset.List, reason ruleset.Reason) {
+	v := h.verdicts[l.Name][reason]
+	v.counter.Inc()
+	caddyhttp.SetVar(r.Context(), reasonVar, v.text)
+}
+
+// addVerdict adds to a response's header what becomes of a view, for example
+// counted; list=articles; item="rust-in-caddy".
+func addVerdict(header http.Header, t ruleset.Target, reason ruleset.Reason) {
+	s := string(reason) + "; list=" + t.List.Name
+	if t.Item != "" {
+		s += "; item=" + strconv.QuoteToASCII(t.Item)
+	}
+	header.Add(verdictHeader, s)
+}
