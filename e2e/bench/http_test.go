@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotboard/hotboard/e2e/services"
+)
+
+// Page views through Caddy with the module, every one of them counted, against
+// the same binary without the directive. Caddy, wrk and nats-server share the
+// machine. The two are measured in turn, because machines get slower and faster.
+func TestPages(t *testing.T) {
+	wanted(t)
+	wrk, err := exec.LookPath("wrk")
+	if err != nil {
+		t.Fatal("wrk is needed: apt-get install wrk")
+	}
+	dir := t.TempDir()
+	caddy := filepath.Join(dir, "caddy")
+	build := exec.Command("go", "build", "-o", caddy, "github.com/hotboard/hotboard/caddymodule/cmd/caddy")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building Caddy: %v\n%s", err, out)
+	}
+	nc := connect(t)
+	ensure(t, nc, 16)
+	site := filepath.Join(dir, "site", "articles")
+	if err := os.MkdirAll(site, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	page := "<!doctype html><title>An article</title><p>" + strings.Repeat("Words of an article. ", 200)
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(site, fmt.Sprintf("a%d.html", i)), []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	stock := startCaddy(t, caddy, dir, "stock", "", "")
+	module := startCaddy(t, caddy, dir, "module", fmt.Sprintf(`hotboard {
+		dir %s
+		nats %s
+		list articles {
+			pages /articles/{id}.html
+		}
+	}`, filepath.Join(dir, "spool"), nc.ConnectedUrl()), "hotboard")
+	script := filepath.Join(dir, "pages.lua")
+	if err := os.WriteFile(script, []byte(wrkScript), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rates := map[string][]float64{}
+	for range 5 {
+		for name, url := range map[string]string{"stock": stock, "module": module} {
+			rates[name] = append(rates[name], wrkRate(t, wrk, script, url))
+		}
+	}
+	var ratios []float64
+	for i := range rates["stock"] {
+		ratios = append(ratios, rates["module"][i]/rates["stock"][i])
+	}
+	row("page views through Caddy", fmt.Sprintf("%.0f/s", median(rates["module"])), fmt.Sprintf("stock Caddy %.0f/s", median(rates["stock"])), fmt.Sprintf("%.2f", median(ratios)), ">= 0.9")
+}
+
+const wrkScript = `
+local n = 0
+wrk.headers["Accept"] = "text/html,application/xhtml+xml"
+wrk.headers["Sec-Fetch-Dest"] = "document"
+wrk.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+request = function()
+  n = (n + 1) % 100
+  return wrk.format("GET", "/articles/a" .. n .. ".html")
+end
+`
+
+// startCaddy runs a Caddy that serves the site, and returns its URL.
+func startCaddy(t *testing.T, binary, dir, name, global, directive string) string {
+	t.Helper()
+	port := services.FreePort(t)
+	config := filepath.Join(dir, name+".Caddyfile")
+	err := os.WriteFile(config, fmt.Appendf(nil, `{
+	admin off
+	auto_https off
+	persist_config off
+	log {
+		level ERROR
+	}
+	%s
+}
+http://127.0.0.1:%d {
+	%s
+	root %s
+	file_server
+}
+`, global, port, directive, filepath.Join(dir, "site")), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "run", "--config", config)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	for begin := time.Now(); ; {
+		resp, err := http.Get("http://" + addr + "/articles/a0.html")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s answers %s", name, resp.Status)
+			}
+			return "http://" + addr
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("%s does not answer: %v", name, err)
+		}
+	}
+}
+
+var requestsPerSecond = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)
+
+func wrkRate(t *testing.T, wrk, script, url string) float64 {
+	t.Helper()
+	out, err := exec.Command(wrk, "-t1", "-c32", "-d3s", "-s", script, url).CombinedOutput()
+	if err != nil {
+		t.Fatalf("wrk: %v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "Non-2xx") {
+		t.Fatalf("not every page was served:\n%s", out)
+	}
+	m := requestsPerSecond.FindSubmatch(out)
+	if m == nil {
+		t.Fatalf("wrk says no rate:\n%s", out)
+	}
+	rate, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rate
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}

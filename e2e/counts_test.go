@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/e2e/stack"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// patience bounds what is waited for; nothing takes that long unless it fails.
+const patience = 3 * time.Minute
+
+// eventually waits until look returns "". Otherwise it says what is not so yet.
+func eventually(t *testing.T, look func() string) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		wrong := look()
+		if wrong == "" {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("after %v: %s", patience, wrong)
+		case <-t.Context().Done():
+			t.Fatal(wrong)
+		case <-tick.C:
+		}
+	}
+}
+
+// storeCounts reads the views of every item of the list from the store itself.
+func storeCounts(ctx context.Context, s store.Reader) (map[string]int, error) {
+	all := board.AllSet(stack.List)
+	size, err := s.Size(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	shards, err := s.Top(ctx, all, int(size))
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int, size)
+	for _, entries := range shards {
+		for _, e := range entries {
+			counts[e.Item] += int(e.Score)
+		}
+	}
+	return counts, nil
+}
+
+// boardCounts reads the views of every item on the board of all time over HTTP.
+// It holds as many items as offsets allow, and fails when there are more.
+func boardCounts(url string) (map[string]int, error) {
+	counts := map[string]int{}
+	for offset := 0; offset <= board.MaxOffset; offset += board.MaxLimit {
+		var b board.Board
+		if err := getJSON(fmt.Sprintf("%s/hot?list=%s&period=all&limit=%d&offset=%d", url, stack.List, board.MaxLimit, offset), &b); err != nil {
+			return nil, err
+		}
+		for _, row := range b.Items {
+			counts[row.ID] += int(row.Views)
+		}
+		if len(b.Items) < board.MaxLimit {
+			return counts, nil
+		}
+	}
+	return nil, errors.New("the board is longer than can be read")
+}
+
+func getJSON(url string, v any) error {
+	status, body, err := fetch(url)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("GET %s: %d %s", url, status, body)
+	}
+	return json.Unmarshal([]byte(body), v)
+}
+
+// fetch is a GET whose status the caller judges.
+func fetch(url string) (status int, body string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	return do(http.DefaultClient, r)
+}
+
+// unapplied says which edges have hits that are not known to be counted, or is "".
+func unapplied(edges []*stack.Edge) string {
+	for i, e := range edges {
+		m, err := e.Metrics()
+		if err != nil {
+			return fmt.Sprintf("edge %d: %v", i, err)
+		}
+		for _, name := range []string{"queued_views", "queued_beacon_hits", "unapplied_batches"} {
+			if n, ok := m["hotboard_edge_"+name]; !ok || n > 0 {
+				return fmt.Sprintf("edge %d has %v %s", i, n, name)
+			}
+		}
+	}
+	return ""
+}
+
+// unfolded says how far the counts are behind the end of the log, or is "".
+func unfolded(ctx context.Context, js jetstream.JetStream, s store.Store) string {
+	stream, err := js.Stream(ctx, hit.Stream)
+	if err != nil {
+		return err.Error()
+	}
+	for shard := range s.Shards() {
+		last, err := stream.GetLastMsgForSubject(ctx, hit.ShardSubjects(shard))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return err.Error()
+		}
+		pos, err := s.Position(ctx, shard)
+		if err != nil {
+			return err.Error()
+		}
+		if pos.Seq < last.Sequence {
+			return fmt.Sprintf("shard %d is folded up to message %d, and the last is %d", shard, pos.Seq, last.Sequence)
+		}
+	}
+	return ""
+}
+
+// settle waits until the counts have everything: no edge holds a hit that is not
+// applied, and the log is folded to its end, so that nothing can change any
+// more. It returns the counts.
+func settle(t *testing.T, s *stack.Stack, st store.Store, want func(map[string]int) string) map[string]int {
+	t.Helper()
+	js := s.Log()
+	var counts map[string]int
+	eventually(t, func() string {
+		if wrong := unapplied(s.Edges); wrong != "" {
+			return wrong
+		}
+		if wrong := unfolded(t.Context(), js, st); wrong != "" {
+			return wrong
+		}
+		var err error
+		if counts, err = storeCounts(t.Context(), st); err != nil {
+			return err.Error()
+		}
+		return want(counts)
+	})
+	return counts
+}

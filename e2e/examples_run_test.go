@@ -1,0 +1,287 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotboard/hotboard/e2e/services"
+)
+
+const trafficPackage = module + "/e2e/traffic"
+
+// believeMe makes an edge take a visitor's address from the traffic generator.
+const believeMe = "\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n"
+
+// example is a copy of an example, changed in what a test cannot use: ports,
+// directories, and the addresses of other servers.
+type example struct {
+	t   *testing.T
+	dir string
+}
+
+func copyExample(t *testing.T, name string, replace ...string) *example {
+	t.Helper()
+	e := &example{t: t, dir: t.TempDir()}
+	from := filepath.Join(examples, name)
+	changes := strings.NewReplacer(replace...)
+	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(e.dir, rel)
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if base := filepath.Base(path); base == "Caddyfile" || filepath.Ext(base) == ".yaml" {
+			text = []byte(changes.Replace(string(text)))
+		}
+		return os.WriteFile(to, text, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// caddy runs a Caddyfile of the example and returns the URL of the site in it,
+// once boards can be read there.
+func (e *example) caddy(file string, port int) (*services.Program, string) {
+	e.t.Helper()
+	url := "http://localhost:" + strconv.Itoa(port)
+	p := services.StartProgram(e.t, services.Caddy, url+"/api/stats/articles",
+		"run", "--adapter", "caddyfile", "--config", filepath.Join(e.dir, file))
+	return p, url
+}
+
+// admin gives a Caddyfile an admin port.
+func admin(port int) string { return fmt.Sprintf("\tadmin localhost:%d\n", port) }
+
+// sharesSalt waits until an edge knows visitors as all other edges do. An edge
+// that starts for the first time needs a moment to ask them.
+func sharesSalt(t *testing.T, adminPort int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	url := fmt.Sprintf("http://localhost:%d/metrics", adminPort)
+	for !bytes.Contains(get(t, url), []byte("\nhotboard_edge_salt_shared 1\n")) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: the edge does not share its salt", url)
+		case <-tick.C:
+		}
+	}
+}
+
+// readers sends made-up readers, and fails when they are not counted exactly.
+func readers(t *testing.T, urls []string, args ...string) {
+	t.Helper()
+	args = append([]string{"-for", "5s", "-rate", "200", "-check"}, args...)
+	for _, u := range urls {
+		args = append(args, "-url", u)
+	}
+	out, err := exec.CommandContext(t.Context(), services.Binary(t, trafficPackage), args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("traffic: %v\n%s", err, out)
+	}
+}
+
+// origin is a site of a few pages that an edge can stand before.
+func origin(t *testing.T) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if r.URL.Path == "/" {
+			for i := range 10 {
+				fmt.Fprintf(w, "<a href=/articles/%d>%d</a>\n", i, i)
+			}
+			return
+		}
+		fmt.Fprintf(w, "<h1>%s</h1>", r.URL.Path)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s: %s", url, resp.Status, body)
+	}
+	return body
+}
+
+func totalViews(t *testing.T, site string) int {
+	t.Helper()
+	var stats struct {
+		Periods map[string]struct{ Views int }
+	}
+	if err := json.Unmarshal(get(t, site+"/api/stats/articles"), &stats); err != nil {
+		t.Fatal(err)
+	}
+	return stats.Periods["all"].Views
+}
+
+func TestQuickstartRuns(t *testing.T) {
+	t.Parallel()
+	site, err := filepath.Abs(filepath.Join(examples, "quickstart", "site"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := services.FreePort(t)
+	e := copyExample(t, "quickstart",
+		":8080", ":"+strconv.Itoa(port),
+		"\thotboard {\n\t\t#", admin(services.FreePort(t))+"\thotboard {\n\t\t#",
+		"dir hotboard-data", "dir "+filepath.Join(t.TempDir(), "hotboard-data"),
+		"caddyfile-examples/quickstart/site", site)
+	caddy, url := e.caddy("Caddyfile", port)
+
+	for path, want := range map[string]string{
+		"/":                            "<h1>Short notes",
+		"/articles/tail-latency":       "<h1>The slowest one percent is everybody</h1>",
+		"/assets/hot.js":               "/hot?list=",
+		"/hot?list=articles":           `"items":[`,
+		"/api/hot?period=day":          `"period":"day"`,
+		"/articles/etags-still-matter": "If-None-Match",
+	} {
+		if body := get(t, url+path); !strings.Contains(string(body), want) {
+			t.Errorf("%s does not hold %q:\n%s", path, want, body)
+		}
+	}
+
+	readers(t, []string{url})
+	views := totalViews(t, url)
+	if views < 100 {
+		t.Errorf("%d views were counted", views)
+	}
+	caddy.Kill()
+	caddy.Restart()
+	if got := totalViews(t, url); got != views {
+		t.Errorf("after kill -9 there are %d views, and %d before", got, views)
+	}
+	var board struct {
+		Items []struct {
+			ID    string
+			Views int
+		}
+	}
+	if err := json.Unmarshal(get(t, url+"/hot?list=articles&period=all&limit=100"), &board); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, item := range board.Items {
+		sum += item.Views
+		if _, err := os.Stat(filepath.Join(site, "articles", item.ID+".md")); err != nil {
+			t.Errorf("%q is on the board and not an article", item.ID)
+		}
+	}
+	if sum != views {
+		t.Errorf("the board adds up to %d views, the totals say %d", sum, views)
+	}
+}
+
+func TestBehindCDNRuns(t *testing.T) {
+	t.Parallel()
+	port := services.FreePort(t)
+	e := copyExample(t, "behind-cdn",
+		":8080", ":"+strconv.Itoa(port),
+		"\thotboard {\n\t\tlist", admin(services.FreePort(t))+"\thotboard {\n\t\tdir "+t.TempDir()+"\n\t\tlist",
+		"203.0.113.0/24", "127.0.0.1/32",
+		"{$SITE:127.0.0.1:3000}", origin(t))
+	_, url := e.caddy("Caddyfile", port)
+	readers(t, []string{url})
+}
+
+func TestSingleEdgeRuns(t *testing.T) {
+	t.Parallel()
+	nats, redis := services.StartNATS(t), services.StartRedis(t, "--appendonly", "yes")
+	port, listen := services.FreePort(t), services.FreePort(t)
+	e := copyExample(t, "single-edge",
+		":8080", ":"+strconv.Itoa(port),
+		"\thotboard {\n\t\tnats", admin(services.FreePort(t))+believeMe+"\thotboard {\n\t\tdir "+t.TempDir()+"\n\t\tnats",
+		"{$SITE:127.0.0.1:3000}", origin(t),
+		"{$NATS_URL:nats://127.0.0.1:4222}", nats.URL,
+		"nats://127.0.0.1:4222", nats.URL,
+		"redis://127.0.0.1:6379", redis.URL(),
+		"127.0.0.1:7070", net.JoinHostPort("127.0.0.1", strconv.Itoa(listen)))
+	e.aggregator(listen)
+	_, url := e.caddy("Caddyfile", port)
+	readers(t, []string{url}, "-dedup", "1h")
+}
+
+func TestTwoEdgesRun(t *testing.T) {
+	t.Parallel()
+	nats, redis := services.StartNATS(t), services.StartRedis(t, "--appendonly", "yes")
+	portA, portB, listen := services.FreePort(t), services.FreePort(t), services.FreePort(t)
+	e := copyExample(t, "two-edges",
+		":8081", ":"+strconv.Itoa(portA),
+		":8082", ":"+strconv.Itoa(portB),
+		"\tadmin localhost:2020\n", "",
+		"\thotboard {\n\t\tnats", "<admin>"+believeMe+"\thotboard {\n\t\tnats",
+		"/var/lib/hotboard", t.TempDir(),
+		"{$SITE:127.0.0.1:3000}", origin(t),
+		"{$NATS_URL:nats://127.0.0.1:4222}", nats.URL,
+		"nats://127.0.0.1:4222", nats.URL,
+		"redis://127.0.0.1:6379", redis.URL(),
+		"127.0.0.1:7070", net.JoinHostPort("127.0.0.1", strconv.Itoa(listen)))
+	e.aggregator(listen)
+	var urls []string
+	for edge, port := range map[string]int{"edge-a": portA, "edge-b": portB} {
+		file := filepath.Join(e.dir, edge, "Caddyfile")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adminPort := services.FreePort(t)
+		text = bytes.Replace(text, []byte("<admin>"), []byte(admin(adminPort)), 1)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, url := e.caddy(filepath.Join(edge, "Caddyfile"), port)
+		sharesSalt(t, adminPort)
+		urls = append(urls, url)
+	}
+	readers(t, urls)
+}
+
+// aggregator runs the aggregator of the example.
+func (e *example) aggregator(port int) *services.Program {
+	e.t.Helper()
+	return services.StartProgram(e.t, services.Aggregator, "http://127.0.0.1:"+strconv.Itoa(port)+"/-/ready",
+		"-config", filepath.Join(e.dir, "aggregator.yaml"))
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module     = "github.com/hotboard/hotboard"
+	caddyPath  = "github.com/caddyserver/caddy/v2"
+	natsServer = "github.com/nats-io/nats-server/v2"
+	redis      = "github.com/redis/go-redis/v9"
+	sqlite     = "modernc.org/sqlite"
+)
+
+// bothSides may see the edge and the aggregator: the embedded default, and the
+// Caddy that has it. So may the tests in e2e.
+var bothSides = []string{module + "/caddymodule/allinone", module + "/caddymodule/cmd/caddy"}
+
+// TestImportDirection holds the way in which packages may import each other:
+// hit ◄ ruleset ◄ caddymodule and hit ◄ ruleset ◄ aggregator. It looks at
+// everything that a package is linked with, and not at what its tests use.
+func TestImportDirection(t *testing.T) {
+	t.Parallel()
+	packages := goList(t)
+	for _, rule := range []struct {
+		name   string
+		of     string   // the package and those below it
+		except []string // the same
+		only   []string // of this module, what it may depend on beside itself
+		never  []string
+	}{
+		{name: "hit imports nothing of ours", of: "/hit", only: []string{}},
+		{name: "ruleset imports hit only", of: "/ruleset", only: []string{module + "/hit"}},
+		{
+			name: "rules and wire format know neither side", of: "/ruleset",
+			never: []string{caddyPath, natsServer, "github.com/nats-io/nats.go", redis, sqlite},
+		},
+		{
+			name: "the edge knows no aggregator, no store and no server", of: "/caddymodule", except: bothSides,
+			only:  []string{module + "/hit", module + "/ruleset"},
+			never: []string{natsServer, redis, sqlite},
+		},
+		{
+			name: "the aggregator knows no edge", of: "/aggregator",
+			only:  []string{module + "/hit", module + "/ruleset"},
+			never: []string{caddyPath},
+		},
+		{
+			name: "what xcaddy links is the edge alone", of: "", except: []string{module + "/"},
+			only:  []string{module + "/hit", module + "/ruleset", module + "/caddymodule"},
+			never: []string{natsServer, redis, sqlite},
+		},
+	} {
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			of, seen := module+rule.of, 0
+			for path, deps := range packages {
+				if !under(path, of) || slices.ContainsFunc(rule.except, func(e string) bool { return under(path, e) }) {
+					continue
+				}
+				seen++
+				for _, dep := range deps {
+					ours := under(dep, module) && rule.only != nil
+					allowed := under(dep, of) && rule.of != "" || slices.ContainsFunc(rule.only, func(o string) bool { return under(dep, o) })
+					if ours && !allowed || slices.ContainsFunc(rule.never, func(n string) bool { return under(dep, n) }) {
+						t.Errorf("%s depends on %s", path, dep)
+					}
+				}
+			}
+			if seen == 0 {
+				t.Errorf("there is no package %s", of)
+			}
+		})
+	}
+}
+
+// TestBothSidesAreSeen shows that the list of packages is what the rules take
+// it for: the embedded default does depend on what is forbidden to others.
+func TestBothSidesAreSeen(t *testing.T) {
+	t.Parallel()
+	deps := goList(t)[module+"/caddymodule/allinone"]
+	for _, want := range []string{module + "/caddymodule", module + "/aggregator/app", natsServer + "/server", sqlite, caddyPath} {
+		if !slices.Contains(deps, want) {
+			t.Errorf("allinone does not depend on %s", want)
+		}
+	}
+}
+
+// under reports whether a package is another one or below it. A path that ends
+// in a slash stands for what is below alone.
+func under(path, root string) bool {
+	rest, ok := strings.CutPrefix(path, root)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(root, "/"))
+}
+
+// goList returns, for each package of the module, everything it depends on.
+func goList(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	packages := map[string][]string{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Deps       []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages[p.ImportPath] = p.Deps
+	}
+}

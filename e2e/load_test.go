@@ -1,0 +1,268 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/hotboard/hotboard/e2e/stack"
+)
+
+const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+// visitors is how many requests are under way at most.
+const visitors = 16
+
+// load is visitors who read pages and whose pages report views, each request
+// from another address. Every beacon is for an item of its own; pages are a few.
+type load struct {
+	t      *testing.T
+	client *http.Client
+	sites  []string
+	ledger *ledger
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	number atomic.Int64
+
+	// strict makes a page that is not served as it should be an error.
+	strict bool
+	pages  map[string]string // what each page has to be, by id
+}
+
+// loadOptions says how much there is to do.
+type loadOptions struct {
+	sites   []string // URLs of the edges; taken in turns
+	beacons float64  // a second
+	pages   float64  // a second
+	strict  bool     // no request may fail: every edge is up
+}
+
+// startLoad begins a load. What becomes of the requests is in the ledger.
+func startLoad(t *testing.T, o loadOptions) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{
+		t: t, sites: o.sites, strict: o.strict, cancel: cancel, ledger: newLedger(),
+		client: &http.Client{
+			Timeout:   20 * time.Second,
+			Transport: &http.Transport{MaxIdleConnsPerHost: visitors},
+		},
+		pages: map[string]string{},
+	}
+	for _, id := range stack.Pages() {
+		l.pages[id] = string(get(t, o.sites[0]+"/articles/"+id)) // not counted: no browser asks without Accept
+	}
+	for _, kind := range []struct {
+		rate float64
+		one  func(context.Context, int64)
+	}{{o.beacons, l.beacon}, {o.pages, l.page}} {
+		if kind.rate == 0 {
+			continue
+		}
+		limit := rate.NewLimiter(rate.Limit(kind.rate), 1)
+		for range visitors / 2 {
+			l.done.Go(func() {
+				for limit.Wait(ctx) == nil {
+					// What has begun is finished: an edge that answered and is not heard
+					// would be right to count.
+					kind.one(context.WithoutCancel(ctx), l.number.Add(1))
+				}
+			})
+		}
+	}
+	t.Cleanup(func() { l.stop() })
+	return l
+}
+
+// stop ends the load and returns the ledger, when everything is answered.
+func (l *load) stop() *ledger {
+	l.cancel()
+	l.done.Wait()
+	l.client.CloseIdleConnections()
+	return l.ledger
+}
+
+// visitor makes a request that of the n-th visitor, from the address that n is.
+func visitor(r *http.Request, n int64) {
+	r.Header.Set("X-Forwarded-For", fmt.Sprintf("11.%d.%d.%d", n>>16&255, n>>8&255, n&255))
+	r.Header.Set("User-Agent", browser)
+}
+
+// beacon reports a view of the n-th item.
+func (l *load) beacon(ctx context.Context, n int64) {
+	id := fmt.Sprintf("item-%d", n)
+	url := l.sites[n%int64(len(l.sites))] + "/api/views"
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"articleId":"`+id+`"}`))
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	r.Header.Set("Content-Type", "application/json")
+	visitor(r, n)
+	status, body, err := do(l.client, r)
+	if l.strict && err == nil && status != http.StatusAccepted {
+		l.t.Errorf("a beacon is answered %d %s", status, body)
+	}
+	l.ledger.beacon(id, err == nil && status/100 == 2)
+}
+
+// page reads one of the pages.
+func (l *load) page(ctx context.Context, n int64) {
+	ids := stack.Pages()
+	id := ids[n%int64(len(ids))]
+	url := l.sites[n/int64(len(ids))%int64(len(l.sites))] + "/articles/" + id
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	visitor(r, n)
+	status, body, err := do(l.client, r)
+	served := err == nil && status == http.StatusOK && body == l.pages[id]
+	if !served && l.strict {
+		l.t.Errorf("the page %s is not served as it is: %v, status %d, %d bytes", id, err, status, len(body))
+	}
+	l.ledger.page(id, served)
+}
+
+func do(c *http.Client, r *http.Request) (status int, body string, err error) {
+	resp, err := c.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err = readAll(resp)
+	return resp.StatusCode, body, err
+}
+
+func readAll(resp *http.Response) (string, error) {
+	data, err := io.ReadAll(resp.Body)
+	return string(data), err
+}
+
+// ledger is what the visitors know, kept where nobody kills it.
+type ledger struct {
+	mu sync.Mutex
+	// beacons holds, for each item that was reported, whether that was answered 2xx.
+	beacons map[string]bool
+	// served and tried count the requests for each page: those that were answered
+	// as they should be, and all.
+	served, tried map[string]int
+}
+
+func newLedger() *ledger {
+	return &ledger{beacons: map[string]bool{}, served: map[string]int{}, tried: map[string]int{}}
+}
+
+func (l *ledger) beacon(id string, acknowledged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beacons[id] = acknowledged
+}
+
+func (l *ledger) page(id string, served bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tried[id]++
+	if served {
+		l.served[id]++
+	}
+}
+
+// acknowledged returns how many beacons were answered 2xx so far.
+func (l *ledger) acknowledged() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ok := range l.beacons {
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+// pageViews returns how many pages were served so far.
+func (l *ledger) pageViews() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, served := range l.served {
+		n += served
+	}
+	return n
+}
+
+// balance is what the counts say to the ledger.
+type balance struct {
+	acknowledged, lost, double int
+	// unknown items were counted though their beacons were not answered 2xx: the
+	// answer was lost, or the edge died before it.
+	unknown int
+	stray   []string // items that nobody reported
+}
+
+// balance compares the ledger with the counts of the items that were reported.
+// Pages are compared with exactPages.
+func (l *ledger) balance(counts map[string]int) (b balance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, acknowledged := range l.beacons {
+		n := counts[id]
+		switch {
+		case acknowledged && n == 0:
+			b.lost++
+		case !acknowledged && n > 0:
+			b.unknown++
+		}
+		if acknowledged {
+			b.acknowledged++
+		}
+		if n > 1 {
+			b.double += n - 1
+		}
+	}
+	for id, n := range counts {
+		if _, ok := l.beacons[id]; ok {
+			continue
+		}
+		if tried, ok := l.tried[id]; ok {
+			b.double += max(0, n-tried)
+			continue
+		}
+		b.stray = append(b.stray, id)
+	}
+	return b
+}
+
+// wrong describes what is not as it has to be, or is "".
+func (b balance) wrong() string {
+	if b.lost == 0 && b.double == 0 && len(b.stray) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("acknowledged %d, lost %d, double %d, %d items that nobody reported (%.100q)",
+		b.acknowledged, b.lost, b.double, len(b.stray), b.stray)
+}
+
+// exact returns what is wrong when every page that was served and every beacon
+// that was acknowledged has to be counted once; "" when nothing is.
+func (l *ledger) exact(counts map[string]int) string {
+	if wrong := l.balance(counts).wrong(); wrong != "" {
+		return wrong
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, served := range l.served {
+		if counts[id] != served {
+			return fmt.Sprintf("the page %s was served %d times and has %d views", id, served, counts[id])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hotboard/hotboard/e2e/stack"
+)
+
+const reloads = 250
+
+// TestReload reloads Caddy again and again under load.
+func TestReload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reloads for half a minute, which -short is too short for")
+	}
+	t.Parallel()
+	t.Run("NATS and Redis", func(t *testing.T) {
+		t.Parallel()
+		s := stack.Start(t, stack.Options{})
+		ledger := reload(t, s.Edges[0])
+		settle(t, s, s.Store(), ledger.exact)
+	})
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		edge := stack.StartEdge(t, stack.EdgeOptions{Broker: "embedded", Rules: stack.WriteRules(t, "")})
+		ledger := reload(t, edge)
+		eventually(t, func() string {
+			if wrong := unapplied([]*stack.Edge{edge}); wrong != "" {
+				return wrong
+			}
+			counts, err := boardCounts(edge.URL)
+			if err != nil {
+				return err.Error()
+			}
+			return ledger.exact(counts)
+		})
+	})
+}
+
+// reload reloads an edge under load, in turns with two configurations, and
+// looks for what grows. No request may fail.
+func reload(t *testing.T, edge *stack.Edge) *ledger {
+	t.Helper()
+	configs := []string{changedConfig(t, edge), edge.Config}
+
+	l := startLoad(t, loadOptions{sites: []string{edge.URL}, beacons: 100, pages: 100, strict: true})
+	enough(t, l, 100)
+	for i := range 6 { // what is only made once is made now
+		edge.Reload(t, configs[i%2])
+	}
+	before := sizeOf(t, edge)
+	counted := 0.0
+	for i := range reloads {
+		edge.Reload(t, configs[i%2])
+		m, err := edge.Metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := m.Sum("hotboard_edge_requests_total", `reason="counted"`)
+		if now < counted || i > 0 && now == 0 {
+			t.Errorf("after reload %d the metrics have counted %v requests, and %v before", i+1, now, counted)
+		}
+		counted = now
+	}
+	ledger := l.stop()
+
+	// Old configurations end in their own time.
+	eventually(t, func() string {
+		after := sizeOf(t, edge)
+		wrong := after.grownFrom(before)
+		if wrong == "" {
+			t.Logf("before %d reloads: %+v; after them: %+v", reloads, before, after)
+		}
+		return wrong
+	})
+	m, err := edge.Metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := float64(ledger.acknowledged() + ledger.pageViews())
+	if got := m.Sum("hotboard_edge_requests_total", `reason="counted"`); got != want {
+		t.Errorf("the metrics have counted %v requests, and %v were answered", got, want)
+	}
+	t.Logf("%d reloads: %d pages served, %d beacons acknowledged, none failed", reloads, ledger.pageViews(), ledger.acknowledged())
+	return ledger
+}
+
+// changedConfig writes a configuration that differs from the edge's in the
+// rules and in the handler, and returns its path.
+func changedConfig(t *testing.T, edge *stack.Edge) string {
+	t.Helper()
+	text, err := os.ReadFile(edge.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "\trules_file", "\tlist others {\n\t\t\tpage /others/{id}\n\t\t}\n\t\trules_file", 1)
+	changed = strings.Replace(changed, "\n\thotboard\n", "\n\thotboard {\n\t\tlists articles\n\t\tdebug_header\n\t}\n", 1)
+	if strings.Count(changed, "\n") < strings.Count(string(text), "\n")+6 {
+		t.Fatalf("the configuration is not what it was made from:\n%s", changed)
+	}
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// size is what a process takes.
+type size struct {
+	Goroutines int
+	HeapBytes  int // after a collection
+	RSSBytes   int
+}
+
+// Bounds of what a process may grow by in all reloads together. One goroutine or
+// 100 kB that each reload leaves behind are more. Requests that are under way
+// take goroutines, and the runtime gives memory back when it likes.
+const (
+	moreGoroutines = reloads / 2
+	moreHeap       = reloads * 100 << 10
+	moreRSS        = 32 << 20
+)
+
+func (s size) grownFrom(before size) string {
+	if s.Goroutines > before.Goroutines+moreGoroutines || s.HeapBytes > before.HeapBytes+moreHeap || s.RSSBytes > before.RSSBytes+moreRSS {
+		return fmt.Sprintf("the edge has grown from %+v to %+v", before, s)
+	}
+	return ""
+}
+
+var (
+	goroutines = regexp.MustCompile(`^goroutine profile: total (\d+)`)
+	heapAlloc  = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)`)
+	vmRSS      = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB`)
+)
+
+func sizeOf(t *testing.T, edge *stack.Edge) size {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", edge.PID()))
+	if err != nil {
+		t.Skipf("what a process takes is only looked at on Linux: %v", err)
+	}
+	return size{
+		HeapBytes:  number(t, heapAlloc, string(get(t, edge.Admin+"/debug/pprof/heap?debug=1&gc=1"))),
+		Goroutines: number(t, goroutines, string(get(t, edge.Admin+"/debug/pprof/goroutine?debug=1"))),
+		RSSBytes:   number(t, vmRSS, string(status)) << 10,
+	}
+}
+
+func number(t *testing.T, in *regexp.Regexp, text string) int {
+	t.Helper()
+	m := in.FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("there is no %s in %.500s", in, text)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

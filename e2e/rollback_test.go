@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/e2e/stack"
+)
+
+// rolledBack takes a store back under light load, and holds the aggregators to
+// noticing that and to counting everything again.
+func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits a minute for the aggregator to be ready again, which -short is too short for")
+	}
+	t.Parallel()
+	s := stack.Start(t, stack.Options{Aggregators: 2})
+	st := s.Store()
+	l := startLoad(t, loadOptions{sites: []string{s.Edges[0].URL}, beacons: 100, pages: 50, strict: true})
+	enough(t, l, 300)
+
+	takeBack(s, l)
+
+	var saw *stack.Aggregator // the one that folded what was taken back
+	eventually(t, func() string {
+		for _, a := range s.Aggregators {
+			m, err := a.Metrics()
+			if err != nil {
+				return err.Error()
+			}
+			if m.Sum("hotboard_faults_total", fmt.Sprintf("kind=%q", faults.StoreBehind)) > 0 {
+				saw = a
+				return ""
+			}
+		}
+		return "no aggregator has noticed that the store went back"
+	})
+	if status, found, err := saw.Ready(); err != nil || status != 503 || !hasFault(found, faults.StoreBehind) {
+		t.Errorf("/-/ready after the store went back: %d %+v %v", status, found, err)
+	}
+	if !strings.Contains(saw.Printed(), string(faults.StoreBehind)) {
+		t.Errorf("the log of the aggregator does not say %s", faults.StoreBehind)
+	}
+
+	enough(t, l, 100)
+	ledger := l.stop()
+	settle(t, s, st, ledger.exact)
+	eventually(t, func() string {
+		for i, a := range s.Aggregators {
+			if status, found, err := a.Ready(); err != nil || status != 200 {
+				return fmt.Sprintf("aggregator %d is not ready: %d %+v %v", i, status, found, err)
+			}
+		}
+		return ""
+	})
+}
+
+// enough waits until n more beacons were acknowledged.
+func enough(t *testing.T, l *load, n int) {
+	t.Helper()
+	until := l.ledger.acknowledged() + n
+	eventually(t, func() string {
+		if got := l.ledger.acknowledged(); got < until {
+			return fmt.Sprintf("%d beacons are acknowledged, and not %d", got, until)
+		}
+		return ""
+	})
+}
+
+func hasFault(found []faults.Fault, kind faults.Kind) bool {
+	for _, f := range found {
+		if f.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func TestFlushAll(t *testing.T) {
+	rolledBack(t, func(s *stack.Stack, _ *load) {
+		client := goredis.NewClient(&goredis.Options{Addr: s.Redis.Addr})
+		defer client.Close()
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRedisRestoredFromOlderDump(t *testing.T) {
+	rolledBack(t, func(s *stack.Stack, l *load) {
+		backup := filepath.Join(t.TempDir(), "backup")
+		s.Redis.Stop()
+		if err := os.CopyFS(backup, os.DirFS(s.Redis.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		s.Redis.Restart()
+		enough(t, l, 500)
+
+		s.Redis.Stop()
+		for _, name := range []string{"appendonlydir", "dump.rdb"} {
+			if err := os.RemoveAll(filepath.Join(s.Redis.Dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The log of the server stays: CopyFS does not write over it.
+		if err := os.CopyFS(filepath.Join(s.Redis.Dir, "appendonlydir"), os.DirFS(filepath.Join(backup, "appendonlydir"))); err != nil {
+			t.Fatal(err)
+		}
+		s.Redis.Restart()
+	})
+}

@@ -1,0 +1,153 @@
+package services
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const natsModule = "github.com/nats-io/nats-server/v2"
+
+// NATS is a nats-server process with JetStream.
+type NATS struct {
+	// URL is how a client names the server. It stays the same over restarts.
+	URL string
+	// Dir holds the configuration and the streams.
+	Dir string
+
+	process *process
+}
+
+// StartNATS runs a nats-server of the version in go.mod until the test ends.
+// Every message is synced to disk before it is acknowledged. Lines of config
+// are added to its configuration.
+func StartNATS(t testing.TB, config ...string) *NATS {
+	t.Helper()
+	path, err := natsServer()
+	if err != nil {
+		missing(t, "nats-server cannot be built: %v", err)
+	}
+	n := &NATS{Dir: t.TempDir()}
+	n.process = startOnFreePort(t, func(port int) *process {
+		n.URL = "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		monitor := net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
+		text := fmt.Sprintf("listen: 127.0.0.1:%d\nhttp: %q\njetstream { store_dir: %q, sync_interval: always }\n%s\n",
+			port, monitor, filepath.Join(n.Dir, "jetstream"), strings.Join(config, "\n"))
+		file := filepath.Join(n.Dir, "nats.conf")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return newProcess(t, "nats-server", path, n.Dir, []string{"-c", file}, func(ctx context.Context) error {
+			return natsReady(ctx, strings.TrimPrefix(n.URL, "nats://"), monitor)
+		})
+	})
+	return n
+}
+
+// Kill ends the server as kill -9 does.
+func (n *NATS) Kill() { n.process.kill() }
+
+// Stop ends the server in good order.
+func (n *NATS) Stop() {
+	n.process.t.Helper()
+	if err := n.process.stop(); err != nil {
+		n.process.t.Fatal(err)
+	}
+}
+
+// Restart starts the server again on the same port with the streams that are on
+// disk, after killing it if it runs.
+func (n *NATS) Restart() {
+	n.process.t.Helper()
+	if err := n.process.restart(); err != nil {
+		n.process.t.Fatal(err)
+	}
+}
+
+// natsReady reports whether clients are answered and the streams are loaded.
+func natsReady(ctx context.Context, addr, monitor string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline) // a TCP connection has deadlines
+	}
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+		return err
+	} else if !strings.HasPrefix(line, "INFO ") {
+		return fmt.Errorf("nats-server greets with %q", line)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+monitor+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // only for the message
+		return fmt.Errorf("nats-server is not healthy: %s %s", resp.Status, body)
+	}
+	return nil
+}
+
+// natsServer returns the path of a nats-server of the version in go.mod. It is
+// built once per version and Go release and kept in the user's cache directory.
+func natsServer() (string, error) {
+	version, err := goCommand("list", "-m", "-f", "{{.Version}}", natsModule)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "hotboard-test")
+	path := filepath.Join(dir, "nats-server-"+version+"-"+runtime.Version())
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	// Two tests may build at once: each in its own place, the last one stays.
+	tmp, err := os.MkdirTemp(dir, "build")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	built := filepath.Join(tmp, "nats-server")
+	if _, err := goCommand("build", "-trimpath", "-o", built, natsModule); err != nil {
+		return "", err
+	}
+	return path, os.Rename(built, path)
+}
+
+func goCommand(args ...string) (string, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
+		}
+		return "", fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,118 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Program is a Caddy or an aggregator, built from this tree, as a process.
+type Program struct {
+	// Dir is the directory that the process runs in and prints to.
+	Dir string
+
+	process *process
+}
+
+// Program kinds: the packages that the binaries are built from.
+const (
+	Caddy      = "github.com/hotboard/hotboard/caddymodule/cmd/caddy"
+	Aggregator = "github.com/hotboard/hotboard/aggregator"
+)
+
+// StartProgram builds a package, [Caddy] or [Aggregator], and runs it with args
+// until the test ends. It is ready when a GET of the URL ready is answered with
+// a status below 500.
+func StartProgram(t testing.TB, pkg, ready string, args ...string) *Program {
+	t.Helper()
+	path := Binary(t, pkg)
+	p := &Program{Dir: t.TempDir()}
+	p.process = newProcess(t, filepath.Base(path), path, p.Dir, args, func(ctx context.Context) error {
+		return answers(ctx, ready)
+	})
+	if err := p.process.start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Kill ends the program as kill -9 does.
+func (p *Program) Kill() { p.process.kill() }
+
+// Stop ends the program in good order.
+func (p *Program) Stop() {
+	p.process.t.Helper()
+	if err := p.process.stop(); err != nil {
+		p.process.t.Fatal(err)
+	}
+}
+
+// Restart starts the program again with the same arguments, after killing it if
+// it runs.
+func (p *Program) Restart() {
+	p.process.t.Helper()
+	if err := p.process.restart(); err != nil {
+		p.process.t.Fatal(err)
+	}
+}
+
+func answers(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
+}
+
+// binaries holds what was built, by package: once per test process.
+var binaries sync.Map
+
+// Binary builds a package of this tree and returns the path of the program.
+func Binary(t testing.TB, pkg string) string {
+	t.Helper()
+	build, _ := binaries.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return buildProgram(pkg) }))
+	path, err := build.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err) // not a missing server: the tree does not compile
+	}
+	return path
+}
+
+// buildProgram builds into the user's cache directory. Another test process may
+// run the program that was there: it keeps its file.
+func buildProgram(pkg string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "hotboard-test")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(dir, "build")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	name := filepath.Base(pkg)
+	built := filepath.Join(tmp, name)
+	// As xcaddy-build.sh does it, so that one build serves both.
+	flags := []string{"build", "-trimpath", "-ldflags", "-s -w", "-tags", "nobadger,nomysql,nopgx"}
+	if _, err := goCommand(append(flags, "-o", built, pkg)...); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	return path, os.Rename(built, path)
+}

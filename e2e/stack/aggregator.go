@@ -1,0 +1,66 @@
+package stack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/e2e/services"
+)
+
+// Aggregator is an aggregator with its HTTP listener.
+type Aggregator struct {
+	*services.Program
+	// URL is that of the listener, without a path.
+	URL string
+	// Config is the path of its configuration.
+	Config string
+}
+
+// StartAggregator runs an aggregator until the test ends. It answers when it
+// returns, which does not mean that it is ready.
+func StartAggregator(t testing.TB, natsURL, redisURL, rules string) *Aggregator {
+	t.Helper()
+	address := fmt.Sprintf("127.0.0.1:%d", services.FreePort(t))
+	a := &Aggregator{URL: "http://" + address, Config: filepath.Join(t.TempDir(), "aggregator.yaml")}
+	text := fmt.Sprintf("listen: %s\nnats: {urls: [%q]}\nredis: {url: %q}\nrules_file: %q\n", address, natsURL, redisURL, rules)
+	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.Program = services.StartProgram(t, services.Aggregator, a.URL+"/-/healthy", "-config", a.Config)
+	return a
+}
+
+// readyTimeout is how long /-/ready may take, which promises to fail fast.
+const readyTimeout = 10 * time.Second
+
+// Ready returns what the aggregator says of itself: the status, and what is wrong.
+func (a *Aggregator) Ready() (status int, found []faults.Fault, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+"/-/ready", nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Faults []faults.Fault
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return resp.StatusCode, nil, fmt.Errorf("reading /-/ready: %w", err)
+	}
+	return resp.StatusCode, answer.Faults, nil
+}
+
+// Metrics returns the aggregator's metrics.
+func (a *Aggregator) Metrics() (Metrics, error) { return readMetrics(a.URL + "/metrics") }
