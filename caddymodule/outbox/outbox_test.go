@@ -383,3 +383,25 @@ func TestConcurrently(t *testing.T) {
 	bus.wantCounted(t, items...)
 	wantOrder(t, bus.messages())
 }
+
+// Small batches that the log does not keep up with must not pile up for ever:
+// while they wait, hits are written in larger ones.
+func TestBacklogMakesLargerBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, Options{Dir: t.TempDir(), Shards: 1}) // nobody publishes
+		const hits = 1000
+		for _, item := range names("a", hits) {
+			if !o.Offer(view(item)) {
+				t.Fatal("a view was dropped")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := o.counters.batches.Load(); n < crowded || n > crowded+hits/8 {
+			t.Errorf("%d hits in 10 s are in %d batches", hits, n)
+		}
+		if err := o.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -16,6 +16,14 @@ const (
 	retryMax = 5 * time.Second
 )
 
+// Under load that the log does not keep up with, hits wait for more company: a
+// log that syncs every message to disk takes few messages, but large ones. Else
+// the backlog of small batches would only grow.
+const (
+	crowded      = 32 // batches of a shard that wait to be published
+	crowdedFlush = 100 * time.Millisecond
+)
+
 // write runs the writer: it writes what waits in the queue as soon as an Append
 // waits or enough views do, and else when the first view has waited for the
 // flush interval. While it writes, the next transaction gathers in the queue.
@@ -23,12 +31,15 @@ func (o *Outbox) write() {
 	defer close(o.writerDone)
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	var backoff time.Duration // while writing fails
+	var (
+		backoff time.Duration // while writing fails
+		last    time.Time     // of the last write
+	)
 	for {
 		select {
 		case <-o.queue.wake:
 			if backoff == 0 {
-				timer.Reset(o.opts.Flush)
+				timer.Reset(max(o.opts.Flush, o.wait(last)))
 			}
 			continue
 		case job := <-o.jobs:
@@ -37,8 +48,13 @@ func (o *Outbox) write() {
 		case <-o.stop:
 			return
 		case <-o.queue.urgent:
+			if d := o.wait(last); d > 0 && backoff == 0 {
+				timer.Reset(d)
+				continue
+			}
 		case <-timer.C:
 		}
+		last = time.Now()
 		if err := o.flush(); err != nil {
 			backoff = min(max(retryMin, 2*backoff), retryMax)
 			timer.Reset(jitter(backoff))
@@ -46,6 +62,19 @@ func (o *Outbox) write() {
 			backoff = 0
 		}
 	}
+}
+
+// wait returns how long the next write has to wait after the last one, because
+// the log does not keep up.
+func (o *Outbox) wait(last time.Time) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.current {
+		if l.sender.Unsent() > crowded {
+			return max(0, crowdedFlush-time.Since(last))
+		}
+	}
+	return 0
 }
 
 // flush writes what waits in one transaction.
