@@ -62,8 +62,8 @@ func TestEverythingAway(t *testing.T) {
 				part[name].Relaunch()
 			}
 			eventually(t, func() string {
-				if status, found, err := aggregator.Ready(); err != nil || status != http.StatusOK {
-					return fmt.Sprintf("the aggregator is not ready: %d %+v %v", status, found, err)
+				if wrong := unready(s.Aggregators); wrong != "" {
+					return wrong
 				}
 				return fresh(hot)
 			})

@@ -119,6 +119,16 @@ func unapplied(edges []*stack.Edge) string {
 	return ""
 }
 
+// unready says which aggregator is not ready, and why, or is "".
+func unready(aggregators []*stack.Aggregator) string {
+	for i, a := range aggregators {
+		if status, found, err := a.Ready(); err != nil || status != http.StatusOK {
+			return fmt.Sprintf("aggregator %d is not ready: %d %+v %v", i+1, status, found, err)
+		}
+	}
+	return ""
+}
+
 // unfolded says how far the counts are behind the end of the log, or is "".
 func unfolded(ctx context.Context, js jetstream.JetStream, s store.Store) string {
 	stream, err := js.Stream(ctx, hit.Stream)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
@@ -47,6 +48,7 @@ func TestKills(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 
 	s := stack.Start(t, stack.Options{Edges: 2, Aggregators: 2})
+	st := s.Store()
 	victims := []*victim{
 		{name: "edge 1", process: s.Edges[0]},
 		{name: "edge 2", process: s.Edges[1]},
@@ -66,7 +68,7 @@ func TestKills(t *testing.T) {
 			return
 		}
 		// Measured from the kill before, whatever the restart takes.
-		timer.Reset(500*time.Millisecond + rand.N(time.Second))
+		timer.Reset(500*time.Millisecond + time.Duration(rng.Int64N(int64(time.Second))))
 		killOne(t, rng, victims)
 	}
 	for _, v := range victims {
@@ -76,7 +78,6 @@ func TestKills(t *testing.T) {
 	}
 	ledger := l.stop()
 
-	st := s.Store()
 	counts := settle(t, s, st, func(counts map[string]int) string { return ledger.balance(counts).wrong() })
 	b := ledger.balance(counts)
 	var killed []string
@@ -88,6 +89,12 @@ func TestKills(t *testing.T) {
 	}
 	t.Logf("%d kills (%s): acknowledged %d, lost %d, double %d; %d more were counted without an answer",
 		*kills, strings.Join(killed, ", "), b.acknowledged, b.lost, b.double, b.unknown)
+	for i, a := range s.Aggregators {
+		if strings.Contains(a.Printed(), string(faults.BatchesLost)) {
+			t.Errorf("aggregator %d has reported %s: nothing was", i+1, faults.BatchesLost)
+		}
+	}
+	eventually(t, func() string { return unready(s.Aggregators) })
 	if b.acknowledged < 1000 {
 		t.Errorf("only %d beacons were acknowledged: that proves little", b.acknowledged)
 	}

@@ -62,12 +62,7 @@ func TestPoisonIsSetAside(t *testing.T) {
 	enough(t, l, 200)
 	ledger := l.stop()
 	settle(t, s, st, ledger.exact)
-	eventually(t, func() string {
-		if status, found, err := aggregator.Ready(); err != nil || status != http.StatusOK {
-			return fmt.Sprintf("the aggregator is not ready again: %d %+v %v", status, found, err)
-		}
-		return ""
-	})
+	eventually(t, func() string { return unready(s.Aggregators) })
 	if info, err := aside.Info(t.Context()); err != nil || info.State.Msgs != shards {
 		t.Errorf("%+v were set aside, and %d were sent: %v", info, shards, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-const reloads = 250
+const reloads = 50
 
 // TestReload reloads Caddy again and again under load.
 func TestReload(t *testing.T) {

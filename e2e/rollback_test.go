@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 		}
 		return "no aggregator has noticed that the store went back"
 	})
-	if status, found, err := saw.Ready(); err != nil || status != 503 || !hasFault(found, faults.StoreBehind) {
+	if status, found, err := saw.Ready(); err != nil || status != http.StatusServiceUnavailable || !hasFault(found, faults.StoreBehind) {
 		t.Errorf("/-/ready after the store went back: %d %+v %v", status, found, err)
 	}
 	if !strings.Contains(saw.Printed(), string(faults.StoreBehind)) {
@@ -52,14 +53,7 @@ func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 	enough(t, l, 100)
 	ledger := l.stop()
 	settle(t, s, st, ledger.exact)
-	eventually(t, func() string {
-		for i, a := range s.Aggregators {
-			if status, found, err := a.Ready(); err != nil || status != 200 {
-				return fmt.Sprintf("aggregator %d is not ready: %d %+v %v", i, status, found, err)
-			}
-		}
-		return ""
-	})
+	eventually(t, func() string { return unready(s.Aggregators) })
 }
 
 // enough waits until n more beacons were acknowledged.

@@ -46,7 +46,9 @@ command -v go >/dev/null || die "there is no go command in PATH; see https://go.
 need redis-server redis-server
 # The race detector is linked with cgo.
 need gcc gcc
-[[ -e /usr/include/stdlib.h ]] || packages+=(libc6-dev)
+if command -v apt-get >/dev/null && [[ ! -e /usr/include/stdlib.h ]]; then
+	packages+=(libc6-dev)
+fi
 if ((${#packages[@]} > 0)); then
 	install_packages
 fi

@@ -98,12 +98,8 @@ func parse(path, rawQuery, defaultList string) (request, *Error) {
 	return r, only(values)
 }
 
-// The parameters of a board. The documentation and the OpenAPI description name
-// the same ones.
-var boardParameters = []string{"list", "period", "limit", "offset", "at", "explain"}
-
 func (r request) parseBoard(values url.Values, defaultList string) (request, *Error) {
-	if err := only(values, boardParameters...); err != nil {
+	if err := only(values, "list", "period", "limit", "offset", "at", "explain"); err != nil {
 		return request{}, err
 	}
 	r.list, r.period, r.limit = defaultList, board.Hot, DefaultLimit

@@ -52,6 +52,11 @@ func (b *bus) subscribe(nc *nats.Conn) error {
 			return fmt.Errorf("answering requests on %s: %w", subject, err)
 		}
 	}
+	// Who asks right after the start is to be answered. A broker that is away
+	// learns of the subscriptions when it is back.
+	if nc.IsConnected() {
+		_ = nc.FlushTimeout(time.Second)
+	}
 	return nil
 }
 

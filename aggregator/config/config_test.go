@@ -157,3 +157,24 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(minimal))
+	f.Add([]byte("nats: {urls: [\"${HOME}\"], max_bytes: 4GiB}\nsqlite: {path: x}\nrules: {lists: [{name: a}]}"))
+	f.Add([]byte("redis: [}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("a.yaml", data)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%v, %v", c, err)
+		}
+		if err != nil {
+			return
+		}
+		if c.Listen == "" || (c.Redis == nil) == (c.SQLite == nil) {
+			t.Fatalf("accepted %+v", c)
+		}
+		if c.Rules == nil && c.RulesFile == "" {
+			t.Fatal("accepted without rules")
+		}
+	})
+}

@@ -296,4 +296,3 @@ func TestFingerprint(t *testing.T) {
 		t.Error("a broken gzip file was read")
 	}
 }
-

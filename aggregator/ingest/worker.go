@@ -31,13 +31,6 @@ const (
 	applyTimeout = 2 * time.Minute
 )
 
-// Most that one commit takes in. Larger ones would not be faster, and hold up
-// those who read the store.
-const (
-	commitHits  = 8192
-	commitBytes = 4 << 20
-)
-
 // Reasons to load the state again that are no fault.
 var (
 	errLease = errors.New("another aggregator has the lease")
@@ -293,55 +286,6 @@ func (w *worker) fine() {
 	w.backoff = 0
 	w.in.Faults.Clear(faults.StoreAway, w.where)
 	w.in.Faults.Clear(faults.LogAway, w.where)
-}
-
-// collect takes messages from a session: all that are there, up to a full
-// commit. Before the time earliest it waits for more, so that under load commits
-// become larger instead of more frequent. It returns nothing when tick fires first.
-func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan time.Time) (msgs []fold.Message, hits int, err error) {
-	var size int
-	add := func(m fold.Message) {
-		msgs = append(msgs, m)
-		size += len(m.Data)
-		if m.Batch != nil {
-			hits += len(m.Batch.Hits)
-		}
-	}
-	select {
-	case m := <-s.msgs:
-		add(m)
-	case <-s.done:
-		return nil, 0, s.err
-	case <-tick:
-		return nil, 0, nil
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
-	}
-	pacing := time.NewTimer(time.Until(earliest))
-	defer pacing.Stop()
-	due := time.Now().After(earliest)
-	for hits < commitHits && size < commitBytes {
-		if due {
-			select {
-			case m := <-s.msgs:
-				add(m)
-				continue
-			default:
-				return msgs, hits, nil
-			}
-		}
-		select {
-		case m := <-s.msgs:
-			add(m)
-		case <-pacing.C:
-			due = true
-		case <-s.done: // what came before the end is good
-			due = true
-		case <-ctx.Done():
-			due = true
-		}
-	}
-	return msgs, hits, nil
 }
 
 // apply folds messages and commits the outcome. It goes through with it also

@@ -87,10 +87,11 @@ func (s *Stack) Store() *redisstore.Store {
 	return st
 }
 
-// Log connects to the broker, to look at the log itself.
+// Log connects to the broker, which may be away at the time, to look at the log
+// itself.
 func (s *Stack) Log() jetstream.JetStream {
 	s.t.Helper()
-	nc, err := nats.Connect(s.NATS.URL, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	nc, err := nats.Connect(s.NATS.URL, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	w.seen(h.seen, c.Seen, s.now()) // the cache is now as Redis will be
 	w.values(c)
 	if err := s.commit(ctx, h, c, w); err != nil {
-		_ = 0
+		h.seen.clear()
 		if errors.Is(err, store.ErrConflict) {
 			return store.ErrConflict
 		}

@@ -18,9 +18,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/hotboard/hotboard/aggregator/store"
 )
+
+// Every error reaches the caller, who knows what it means and logs it once; the
+// client would print each attempt to connect besides.
+func init() { redis.SetLogger(&logging.VoidLogger{}) }
 
 // Store implements [store.Store].
 type Store struct {

@@ -44,6 +44,11 @@ func client(t testing.TB, r *services.Redis) *redis.Client {
 func suite(t *testing.T, url string) {
 	var n atomic.Int64
 	var opened sync.Map // store → its options
+	again := func(t testing.TB, s store.Store) store.Store {
+		t.Helper()
+		o, _ := opened.Load(s)
+		return open(t, o.(redisstore.Options))
+	}
 	storetest.Run(t, storetest.Backend{
 		Open: func(t testing.TB, shards int) store.Store {
 			t.Helper()
@@ -57,9 +62,9 @@ func suite(t *testing.T, url string) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			o, _ := opened.Load(s)
-			return open(t, o.(redisstore.Options))
+			return again(t, s)
 		},
+		Share: again,
 	})
 }
 

@@ -2,9 +2,14 @@ package sqlitestore_test
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
@@ -41,4 +46,59 @@ func TestStore(t *testing.T) {
 			return open(t, path.(string), s.Shards())
 		},
 	})
+}
+
+// TestFailedCommit fails a commit at its last statement.
+func TestFailedCommit(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "counts.db")
+	s := open(t, path, 1)
+	other, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() }) // only the trigger was made with it
+	exec := func(text string) {
+		t.Helper()
+		if _, err := other.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit := func(seq uint64) error {
+		return s.Commit(t.Context(), 0, &store.Commit{
+			From: store.Position{Seq: seq - 1}, To: store.Position{Seq: seq},
+			Seen:     []store.SeenAt{{Seen: store.Seen{List: "articles", Pair: seq}, Time: int64(seq)}},
+			Items:    map[string]map[string]store.Item{"articles": {fmt.Sprint("item", seq): {First: int64(seq)}}},
+			Scores:   map[store.Set]map[string]store.Tally{all: {fmt.Sprint("item", seq): {Score: float64(seq)}}},
+			Visitors: map[store.Set][]uint64{all: {seq}},
+		})
+	}
+	exec("CREATE TRIGGER boom BEFORE INSERT ON shard BEGIN SELECT RAISE(ABORT, 'boom'); END")
+	if err := commit(1); err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Fatalf("commit returned %v, want boom", err)
+	}
+	exec("DROP TRIGGER boom")
+	for _, table := range []string{"shard", "list", "item", "record", "board", "entry", "visitors", "seen", "seen_day"} {
+		var n int
+		if err := other.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n != 0 {
+			t.Errorf("%d rows in %s after a commit that failed", n, table)
+		}
+	}
+	// What the failed commit had in memory is gone too.
+	if err := commit(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(2); err != nil {
+		t.Fatal(err)
+	}
+	top, err := s.Top(t.Context(), all, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]store.Entry{{{Item: "item2", Score: 2}, {Item: "item1", Score: 1}}}, top); diff != "" {
+		t.Errorf("top (-want +got):\n%s", diff)
+	}
 }

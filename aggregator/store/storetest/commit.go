@@ -148,7 +148,15 @@ func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 
 func testConcurrentCommitters(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
-	const committers, rounds = 4, 15
+	const committers, rounds = 4, 25
+	stores := make([]store.Store, committers)
+	for i := range stores {
+		stores[i] = s
+		if b.Share != nil && i > 0 {
+			stores[i] = b.Share(t, s)
+			t.Cleanup(func() { _ = stores[i].Close() }) // the end of the test is its end
+		}
+	}
 	var at store.Position
 	for round := range rounds {
 		errs := make([]error, committers)
@@ -157,7 +165,7 @@ func testConcurrentCommitters(t *testing.T, b Backend) {
 			wg.Go(func() {
 				c := everything(store.Position{Seq: uint64(round + 1), Fingerprint: uint64(i)}, int64(i))
 				c.From = at
-				errs[i] = s.Commit(ctx, 0, c)
+				errs[i] = stores[i].Commit(ctx, 0, c)
 			})
 		}
 		wg.Wait()

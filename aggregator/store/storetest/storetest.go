@@ -22,6 +22,9 @@ type Backend struct {
 	// Reopen closes a store that Open returned and opens it again with the same
 	// data. Nil for a store that lasts no longer than the process.
 	Reopen func(t testing.TB, s store.Store) store.Store
+	// Share opens the data of a store that Open returned once more, as another
+	// process would. Nil for a store that only one process can have open.
+	Share func(t testing.TB, s store.Store) store.Store
 }
 
 // Run checks the whole contract.

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// ledger is what the visitors know, kept where nobody kills it.
+type ledger struct {
+	mu sync.Mutex
+	// beacons holds, for each item that was reported, whether that was answered 2xx.
+	beacons map[string]bool
+	// served and tried count the requests for each page: those that were answered
+	// as they should be, and all.
+	served, tried map[string]int
+}
+
+func newLedger() *ledger {
+	return &ledger{beacons: map[string]bool{}, served: map[string]int{}, tried: map[string]int{}}
+}
+
+func (l *ledger) beacon(id string, acknowledged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beacons[id] = acknowledged
+}
+
+func (l *ledger) page(id string, served bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tried[id]++
+	if served {
+		l.served[id]++
+	}
+}
+
+// acknowledged returns how many beacons were answered 2xx so far.
+func (l *ledger) acknowledged() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ok := range l.beacons {
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+// pageViews returns how many pages were served so far.
+func (l *ledger) pageViews() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, served := range l.served {
+		n += served
+	}
+	return n
+}
+
+// balance is what the counts say to the ledger.
+type balance struct {
+	acknowledged, lost, double int
+	// unknown items were counted though their beacons were not answered 2xx: the
+	// answer was lost, or the edge died before it.
+	unknown int
+	stray   []string // items that nobody reported
+}
+
+// balance compares the ledger with the counts of the items that were reported.
+// Pages are compared with exactPages.
+func (l *ledger) balance(counts map[string]int) (b balance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, acknowledged := range l.beacons {
+		n := counts[id]
+		switch {
+		case acknowledged && n == 0:
+			b.lost++
+		case !acknowledged && n > 0:
+			b.unknown++
+		}
+		if acknowledged {
+			b.acknowledged++
+		}
+		if n > 1 {
+			b.double += n - 1
+		}
+	}
+	for id, n := range counts {
+		if _, ok := l.beacons[id]; ok {
+			continue
+		}
+		if tried, ok := l.tried[id]; ok {
+			b.double += max(0, n-tried)
+			continue
+		}
+		b.stray = append(b.stray, id)
+	}
+	return b
+}
+
+// wrong describes what is not as it has to be, or is "".
+func (b balance) wrong() string {
+	if b.lost == 0 && b.double == 0 && len(b.stray) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("acknowledged %d, lost %d, double %d, %d items that nobody reported (%.100q)",
+		b.acknowledged, b.lost, b.double, len(b.stray), b.stray)
+}
+
+// exact returns what is wrong when every page that was served and every beacon
+// that was acknowledged has to be counted once; "" when nothing is.
+func (l *ledger) exact(counts map[string]int) string {
+	if wrong := l.balance(counts).wrong(); wrong != "" {
+		return wrong
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, served := range l.served {
+		if counts[id] != served {
+			return fmt.Sprintf("the page %s was served %d times and has %d views", id, served, counts[id])
+		}
+	}
+	return ""
+}
+
+// TestLedger shows that the ledger finds what it is there to find.
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	for _, id := range []string{"a", "b", "c"} {
+		l.beacon(id, true)
+	}
+	l.beacon("unanswered", false)
+	l.page("page", true)
+	l.page("page", true)
+	l.page("page", false)
+	for name, tt := range map[string]struct {
+		counts map[string]int
+		kept   bool // what was acknowledged is counted once
+		exact  bool // and so are the pages
+	}{
+		"as it has to be":        {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2}, true, true},
+		"an answer was lost":     {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "unanswered": 1}, true, true},
+		"a page view was lost":   {map[string]int{"a": 1, "b": 1, "c": 1, "page": 1}, true, false},
+		"all pages were lost":    {map[string]int{"a": 1, "b": 1, "c": 1}, true, false},
+		"a beacon was lost":      {map[string]int{"a": 1, "b": 1, "page": 2}, false, false},
+		"a beacon counts twice":  {map[string]int{"a": 1, "b": 1, "c": 2, "page": 2}, false, false},
+		"unanswered twice":       {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "unanswered": 2}, false, false},
+		"more pages than tried":  {map[string]int{"a": 1, "b": 1, "c": 1, "page": 4}, false, false},
+		"an item out of nowhere": {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "x": 1}, false, false},
+	} {
+		if wrong := l.balance(tt.counts).wrong(); (wrong == "") != tt.kept {
+			t.Errorf("%s: %q", name, wrong)
+		}
+		if wrong := l.exact(tt.counts); (wrong == "") != tt.exact {
+			t.Errorf("%s, exactly: %q", name, wrong)
+		}
+	}
+}
