@@ -38,8 +38,6 @@ func newCounts(t testing.TB, shards int, l *ruleset.List) *counts {
 	return &counts{t, memstore.New(shards), rules}
 }
 
-func (c *counts) list() *ruleset.List { return c.rules.Lists[0] }
-
 func (c *counts) boards() *board.Boards {
 	return board.New(c.store, func() *ruleset.Ruleset { return c.rules }, func() time.Time { return now })
 }

@@ -274,7 +274,7 @@ func plainHit(ctx context.Context, c *redis.Client, h hit.Hit) error {
 	if err := c.ZIncrBy(ctx, "plain:board", 1, h.Item).Err(); err != nil {
 		return err
 	}
-	top, err := c.ZRevRange(ctx, "plain:board", 0, 9).Result()
+	top, err := c.ZRangeArgs(ctx, redis.ZRangeArgs{Key: "plain:board", Start: 0, Stop: 9, Rev: true}).Result()
 	if err != nil {
 		return err
 	}

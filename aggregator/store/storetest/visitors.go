@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -162,6 +161,6 @@ func testClosed(t *testing.T, b Backend) {
 		t.Error("a closed store was loaded")
 	}
 	if err := s.Commit(ctx, 0, &store.Commit{To: store.Position{Seq: 1}}); err == nil {
-		t.Error(fmt.Sprint("a closed store was written"))
+		t.Error("a closed store was written")
 	}
 }
