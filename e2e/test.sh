@@ -83,6 +83,9 @@ step "gofmt" formatted
 step "go vet" go vet ./...
 step "staticcheck" go tool staticcheck ./...
 step "build" ./xcaddy-build.sh
+# The race detector would make the many histories ten times slower; a few of
+# them run with it below.
+step "simulation of 100,000 histories" go test -count=1 -v ./e2e/simulation -run 'ExactlyOnce|Silently' -seeds 100000
 step "go test -race" env CGO_ENABLED=1 go test -race -timeout 18m ./...
 
 printf '\n== Summary\n'

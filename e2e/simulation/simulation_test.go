@@ -233,7 +233,7 @@ func TestEveryPartIsNeeded(t *testing.T) {
 		"producer sequence": {noProducerSequence: true},
 		"re-send timer":     {noResend: true},
 	} {
-		n, example := simulate(t, 500, d)
+		n, example := simulate(t, 200, d)
 		t.Logf("without the %s: %s", name, example)
 		if n == 0 {
 			t.Errorf("without the %s nothing goes wrong: it is not needed, or the simulation does not see it", name)
