@@ -23,7 +23,7 @@ func run(seed uint64, d design) (wrong string, faults map[string]int) {
 		w.step()
 	}
 	if !w.settle() {
-		return "stuck: not everything is counted after an hour without faults", w.faults
+		return "stuck: not everything is counted after 20 minutes without faults", w.faults
 	}
 	return w.wrong(), w.faults
 }
@@ -137,7 +137,7 @@ func (w *world) settle() bool {
 	for _, a := range w.aggs {
 		w.commitReady(a)
 	}
-	for range 1800 {
+	for range 600 {
 		w.now = w.now.Add(2 * time.Second)
 		for _, e := range w.edges {
 			for range 64 {
