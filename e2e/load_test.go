@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,15 +27,14 @@ const visitors = 16
 type load struct {
 	t      *testing.T
 	client *http.Client
-	sites  []string
 	ledger *ledger
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	number atomic.Int64
 
-	// strict makes a page that is not served as it should be an error.
-	strict bool
-	pages  map[string]string // what each page has to be, by id
+	loadOptions
+	pages     map[string]string // what each page has to be, by id
+	redialled atomic.Int64
 }
 
 // loadOptions says how much there is to do.
@@ -43,19 +43,24 @@ type loadOptions struct {
 	beacons float64  // a second
 	pages   float64  // a second
 	strict  bool     // no request may fail: every edge is up
+	// redial sends a request again whose connection was closed before an answer
+	// began, as browsers do.
+	redial bool
 }
+
+// maxRedials is how often one request is sent again.
+const maxRedials = 5
 
 // startLoad begins a load. What becomes of the requests is in the ledger.
 func startLoad(t *testing.T, o loadOptions) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{
-		t: t, sites: o.sites, strict: o.strict, cancel: cancel, ledger: newLedger(),
+		t: t, loadOptions: o, cancel: cancel, ledger: newLedger(), pages: map[string]string{},
 		client: &http.Client{
 			Timeout:   20 * time.Second,
 			Transport: &http.Transport{MaxIdleConnsPerHost: visitors},
 		},
-		pages: map[string]string{},
 	}
 	for _, id := range stack.Pages() {
 		l.pages[id] = string(get(t, o.sites[0]+"/articles/"+id)) // not counted: no browser asks without Accept
@@ -63,7 +68,7 @@ func startLoad(t *testing.T, o loadOptions) *load {
 	for _, kind := range []struct {
 		rate float64
 		one  func(context.Context, int64)
-	}{{o.beacons, l.beacon}, {o.pages, l.page}} {
+	}{{o.beacons, l.report}, {o.pages, l.read}} {
 		if kind.rate == 0 {
 			continue
 		}
@@ -96,8 +101,8 @@ func visitor(r *http.Request, n int64) {
 	r.Header.Set("User-Agent", browser)
 }
 
-// beacon reports a view of the n-th item.
-func (l *load) beacon(ctx context.Context, n int64) {
+// report sends a beacon that the n-th item was viewed.
+func (l *load) report(ctx context.Context, n int64) {
 	id := fmt.Sprintf("item-%d", n)
 	url := l.sites[n%int64(len(l.sites))] + "/api/views"
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"articleId":"`+id+`"}`))
@@ -107,15 +112,15 @@ func (l *load) beacon(ctx context.Context, n int64) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	visitor(r, n)
-	status, body, err := do(l.client, r)
-	if l.strict && err == nil && status != http.StatusAccepted {
-		l.t.Errorf("a beacon is answered %d %s", status, body)
+	status, body, err := l.send(r)
+	if l.strict && (err != nil || status != http.StatusAccepted) {
+		l.t.Errorf("a beacon is not accepted: %v, status %d: %s", err, status, body)
 	}
 	l.ledger.beacon(id, err == nil && status/100 == 2)
 }
 
-// page reads one of the pages.
-func (l *load) page(ctx context.Context, n int64) {
+// read reads one of the pages.
+func (l *load) read(ctx context.Context, n int64) {
 	ids := stack.Pages()
 	id := ids[n%int64(len(ids))]
 	url := l.sites[n/int64(len(ids))%int64(len(l.sites))] + "/articles/" + id
@@ -126,7 +131,7 @@ func (l *load) page(ctx context.Context, n int64) {
 	}
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	visitor(r, n)
-	status, body, err := do(l.client, r)
+	status, body, err := l.send(r)
 	served := err == nil && status == http.StatusOK && body == l.pages[id]
 	if !served && l.strict {
 		l.t.Errorf("the page %s is not served as it is: %v, status %d, %d bytes", id, err, status, len(body))
@@ -134,6 +139,26 @@ func (l *load) page(ctx context.Context, n int64) {
 	l.ledger.page(id, served)
 }
 
+// send sends a request, and again when redial says so.
+func (l *load) send(r *http.Request) (status int, body string, err error) {
+	for tried := 1; ; tried++ {
+		status, body, err = do(l.client, r)
+		if err == nil || status != 0 || !l.redial || tried > maxRedials || os.IsTimeout(err) {
+			return status, body, err
+		}
+		l.redialled.Add(1)
+		if r.GetBody == nil {
+			continue
+		}
+		again, err := r.GetBody()
+		if err != nil {
+			return 0, "", err
+		}
+		r.Body = again
+	}
+}
+
+// do sends a request. With an error, the status is 0 when no answer has begun.
 func do(c *http.Client, r *http.Request) (status int, body string, err error) {
 	resp, err := c.Do(r)
 	if err != nil {

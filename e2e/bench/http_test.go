@@ -50,7 +50,7 @@ func TestPages(t *testing.T) {
 		dir %s
 		nats %s
 		list articles {
-			pages /articles/{id}.html
+			page /articles/{id}.html
 		}
 	}`, filepath.Join(dir, "spool"), nc.ConnectedUrl()), "hotboard")
 	script := filepath.Join(dir, "pages.lua")
@@ -106,7 +106,7 @@ http://127.0.0.1:%d {
 	}
 	cmd := exec.Command(binary, "run", "--config", config)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir)
+	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+filepath.Join(dir, name))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
