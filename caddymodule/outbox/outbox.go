@@ -49,7 +49,7 @@ type Options struct {
 	// and does not shrink. Default 1 GiB.
 	MaxBytes int64
 	// Flush is how long a view may wait for company before it is written.
-	// Default 50 ms: many small batches cost the edge and the log more than the
+	// Default 100 ms: many small batches cost the edge and the log more than the
 	// views themselves.
 	Flush time.Duration
 	// Queue is how many views, and how many appended hits, may wait in memory.
@@ -64,7 +64,7 @@ func (o Options) withDefaults() Options {
 		o.MaxBytes = 1 << 30
 	}
 	if o.Flush <= 0 {
-		o.Flush = 50 * time.Millisecond
+		o.Flush = 100 * time.Millisecond
 	}
 	if o.Queue <= 0 {
 		o.Queue = 8192

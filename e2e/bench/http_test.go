@@ -58,7 +58,7 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	rates := map[string][]float64{}
-	for range 5 {
+	for range 9 {
 		for name, url := range map[string]string{"stock": stock, "module": module} {
 			rates[name] = append(rates[name], wrkRate(t, wrk, script, url))
 		}
