@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -203,4 +204,15 @@ func (a *answers) failed(key string) {
 	if e := a.known[key]; e != nil {
 		e.Value.(*remembered).retryAt = time.Now().Add(answerRetry)
 	}
+}
+
+// decodeReply reads an aggregator's reply. It is strict, so that an error in
+// place of an answer is not taken for an empty answer.
+func decodeReply(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("reading the reply %.200q: %w", data, err)
+	}
+	return nil
 }

@@ -6,14 +6,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
+	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/hit"
 )
 
@@ -131,9 +130,10 @@ func (b *NATSBroker) ShardCount() int { return b.Shards }
 func (b *NATSBroker) Open(BrokerOptions) (*nats.Conn, error) {
 	key := strings.Join(append([]string{b.CredentialsFile, b.Token, b.User, b.Password}, b.URLs...), "\x00")
 	conn, _, err := natsConnections.LoadOrNew(key, func() (caddy.Destructor, error) {
-		nc, err := nats.Connect(strings.Join(b.URLs, ","), b.options()...)
+		// The logger outlives this configuration, as the connection may.
+		nc, err := outbox.Connect(strings.Join(b.URLs, ","), currentlog.Logger("hotboard.broker.nats"), b.options()...)
 		if err != nil {
-			return nil, fmt.Errorf("connecting to NATS: %w", err)
+			return nil, err
 		}
 		return natsConnection{nc}, nil
 	})
@@ -154,33 +154,11 @@ func (b *NATSBroker) Close() error {
 	return err
 }
 
+// options are what the outbox's own do not set.
 func (b *NATSBroker) options() []nats.Option {
-	log := currentlog.Logger("hotboard.broker.nats") // as the connection outlives this configuration
-	opts := []nats.Option{
-		nats.Name("hotboard edge"),
-		nats.RetryOnFailedConnect(true),
-		nats.MaxReconnects(-1),      // the default gives up for good after 60
-		nats.IgnoreAuthErrorAbort(), // and after two refused log-ins: credentials may be put right
-		// The outbox sends again what was not acknowledged. Buffered by the client
-		// too, it would be sent twice.
-		nats.ReconnectBufSize(-1),
-		nats.Timeout(2 * time.Second),
-		nats.PingInterval(10 * time.Second),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil when it was closed on purpose
-				log.Warn("connection to NATS lost; hits wait on disk", zap.Error(err))
-			}
-		}),
-		nats.ConnectHandler(func(nc *nats.Conn) {
-			log.Info("connected to NATS", zap.String("url", nc.ConnectedUrlRedacted()))
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("connected to NATS again", zap.String("url", nc.ConnectedUrlRedacted()))
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Error("NATS", zap.Error(err))
-		}),
-	}
+	// Two refused log-ins end a connection for good by default: credentials may
+	// be put right.
+	opts := []nats.Option{nats.IgnoreAuthErrorAbort()}
 	switch {
 	case b.CredentialsFile != "":
 		opts = append(opts, nats.UserCredentials(b.CredentialsFile))

@@ -353,55 +353,6 @@ func TestEverythingAway(t *testing.T) {
 	})
 }
 
-func TestBusRefusesAnotherLog(t *testing.T) {
-	log := startLog(t, 4)
-	b := &bus{conn: func() (*nats.Conn, bool) { return log.conn, true }, shards: 2}
-	err := b.Publish(t.Context(), 0, "edge", 1, 1, []byte("batch"))
-	if err == nil || !strings.Contains(err.Error(), `"4" shards`) {
-		t.Errorf("error %v, want one about the shards", err)
-	}
-	createStream(t, log.conn, 2) // replaced
-	valid, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Publish(t.Context(), 0, "edge", 1, 1, valid); err != nil {
-		t.Errorf("error %v once the log is right", err)
-	}
-}
-
-func TestBusWithoutALog(t *testing.T) {
-	s := startNATS(t, -1, t.TempDir())
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	b := &bus{conn: func() (*nats.Conn, bool) { return nc, true }, shards: 1}
-	if err := b.Publish(t.Context(), 0, "edge", 1, 1, nil); err == nil || !strings.Contains(err.Error(), "an aggregator creates it") {
-		t.Errorf("error %v, want one that says who creates the stream", err)
-	}
-	if _, err := b.Applied(t.Context(), "edge"); err == nil || !strings.Contains(err.Error(), "no aggregator") {
-		t.Errorf("error %v, want one that says that no aggregator runs", err)
-	}
-	sub, err := nc.Subscribe(hit.SubjectApplied, func(m *nats.Msg) { m.Respond([]byte(`{"error":"no"}`)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Unsubscribe()
-	if got, err := b.Applied(t.Context(), "edge"); err == nil {
-		t.Errorf("an error was taken for the applied positions %v", got)
-	}
-	nobody := &bus{conn: func() (*nats.Conn, bool) { return nil, false }, shards: 1}
-	if err := nobody.Publish(t.Context(), 0, "edge", 1, 1, nil); !errors.Is(err, errNoConnection) {
-		t.Errorf("error %v, want %v", err, errNoConnection)
-	}
-	nc.Close()
-	if err := b.Publish(t.Context(), 0, "edge", 1, 1, nil); err == nil {
-		t.Error("published on a closed connection")
-	}
-}
-
 func TestAcquireBeforeStartAndAfterCleanup(t *testing.T) {
 	dir := t.TempDir()
 	app := &App{Dir: dir, broker: &NATSBroker{Shards: 1}}

@@ -21,6 +21,8 @@ import (
 // takes over the runtime there is; it is closed when no configuration has it.
 var runtimes = caddy.NewUsagePool()
 
+var errNoConnection = errors.New("no configuration has connected to a broker yet")
+
 // closeTimeout is how long a closing outbox goes on publishing. What it does
 // not get rid of is on disk, for the next start.
 const closeTimeout = 2 * time.Second
@@ -79,7 +81,11 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 
 	ctx, stop := context.WithCancel(context.Background())
 	rt.stop = stop
-	rt.done.Go(func() { rt.outbox.Run(ctx, &bus{conn: rt.conns.Current, shards: shards}) })
+	bus := outbox.NewNATS(func() *nats.Conn {
+		nc, _ := rt.conns.Current() // nil before any configuration has connected
+		return nc
+	}, shards)
+	rt.done.Go(func() { rt.outbox.Run(ctx, bus) })
 	rt.done.Go(func() { rt.salts.run(ctx) })
 	return rt, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/e2e/stack"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // patience bounds what is waited for; nothing takes that long unless it fails.
@@ -42,7 +43,10 @@ func eventually(t *testing.T, look func() string) {
 	}
 }
 
-// storeCounts reads the views of every item of the list from the store itself.
+// storeCounts reads from the store itself how often a hit of each item of the
+// list was applied. That is its views and its duplicates: a hit that is applied
+// twice looks like one of a visitor who came twice, and no visitor of a load
+// does.
 func storeCounts(ctx context.Context, s store.Reader) (map[string]int, error) {
 	all := board.AllSet(stack.List)
 	size, err := s.Size(ctx, all)
@@ -55,16 +59,35 @@ func storeCounts(ctx context.Context, s store.Reader) (map[string]int, error) {
 	}
 	counts := make(map[string]int, size)
 	for _, entries := range shards {
-		for _, e := range entries {
-			counts[e.Item] += int(e.Score)
+		ids := make([]string, len(entries))
+		for i, e := range entries {
+			ids[i] = e.Item
+		}
+		items, err := s.Items(ctx, stack.List, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range entries {
+			if items[i] == nil {
+				return nil, fmt.Errorf("%s is on the board and no item", e.Item)
+			}
+			counts[e.Item] += int(e.Score) + int(items[i].Duplicates)
 		}
 	}
 	return counts, nil
 }
 
 // boardCounts reads the views of every item on the board of all time over HTTP.
-// It holds as many items as offsets allow, and fails when there are more.
+// It fails when a hit was applied twice, see storeCounts, and when there are more
+// items than can be read.
 func boardCounts(url string) (map[string]int, error) {
+	var stats board.Stats
+	if err := getJSON(url+"/api/stats/"+stack.List, &stats); err != nil {
+		return nil, err
+	}
+	if all := stats.Periods[ruleset.All]; all == nil || all.Duplicates != 0 {
+		return nil, fmt.Errorf("some hits were applied twice: %+v", all)
+	}
 	counts := map[string]int{}
 	for offset := 0; offset <= board.MaxOffset; offset += board.MaxLimit {
 		var b board.Board
