@@ -22,9 +22,10 @@ type Held struct {
 }
 
 // FirstInLog returns the lowest batch sequence, from next on, that the log
-// holds of an edge and shard. It is called for a message of that edge with a
-// higher sequence, so there always is one.
-type FirstInLog func(ctx context.Context, shard int, edge string, next uint64) (uint64, error)
+// holds of an edge and shard, and the stream sequence of the first message that
+// holds it. It is called for a message of that edge with a higher batch
+// sequence, so there always is one.
+type FirstInLog func(ctx context.Context, shard int, edge string, next uint64) (batch, at uint64, err error)
 
 // admission is what becomes of the messages: which batches are applied, and
 // where each edge stands afterwards.
@@ -71,17 +72,24 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 			// The edge has dropped what is missing, because it was applied once, to
 			// counts that are gone since. What the log still holds is counted
 			// again; what neither has is lost, and said to be.
-			k, err := first(ctx, shard, m.Edge, next)
+			k, at, err := first(ctx, shard, m.Edge, next)
 			if err != nil {
 				return a, fmt.Errorf("looking in the log for batch %d of edge %s: %w", next, m.Edge, err)
 			}
 			if k < next || k > m.BatchSeq {
 				return a, fmt.Errorf("looking in the log for batch %d of edge %s: found %d, though %d is there", next, m.Edge, k, m.BatchSeq)
 			}
+			if k < m.BatchSeq && at > m.Seq {
+				// It came late, and is still to be read.
+				a.held = append(a.held, Held{Edge: m.Edge, Next: next, Seq: m.BatchSeq})
+				continue
+			}
 			if k > next {
 				a.lost = append(a.lost, Gap{Edge: m.Edge, From: next, To: k - 1})
 			}
 			if k < m.BatchSeq {
+				// It was held when it was read. The beginning of the log is read
+				// again with k as the next one: it will be applied.
 				a.moved[m.Edge] = k - 1
 				a.rewind = true
 				return a, nil

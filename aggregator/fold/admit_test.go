@@ -25,6 +25,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		applied  uint64 // before
 		msgs     []msg
 		inLog    uint64 // what FirstInLog finds
+		inLogAt  uint64 // and in which message
 		counted  int
 		after    uint64
 		held     []fold.Held
@@ -39,6 +40,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		"and comes":                    {msgs: []msg{{seq: 2, low: 1}, {seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
 		"the edge has dropped it":      {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 9, counted: 1, after: 9, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}},
 		"but the log still has it":     {applied: 3, msgs: []msg{{seq: 8, low: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: 4, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 8}}, rewind: true},
+		"or will still come to it":     {applied: 3, msgs: []msg{{seq: 9, low: 7}, {seq: 4, low: 1}}, inLog: 4, inLogAt: 2, counted: 1, after: 4, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 9}}},
 		"or a part of it":              {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 6, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, rewind: true},
 		"one cannot be read":           {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, poison: true}, {seq: 3, low: 1}}, counted: 2, after: 3, poisoned: []int{1}},
 		"a stray one cannot be read":   {applied: 1, msgs: []msg{{seq: 7, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
@@ -56,7 +58,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				}
 				msgs = append(msgs, msg)
 			}
-			f := &fold.Folder{Rules: l.rules, Store: l.store, Shards: 1, First: func(context.Context, int, string, uint64) (uint64, error) { return tc.inLog, nil }}
+			f := &fold.Folder{Rules: l.rules, Store: l.store, Shards: 1, First: func(context.Context, int, string, uint64) (uint64, uint64, error) { return tc.inLog, tc.inLogAt, nil }}
 			state := store.State{Producers: map[string]uint64{"e1": tc.applied}}
 			res, err := f.Fold(t.Context(), 0, state, msgs)
 			if err != nil {

@@ -82,34 +82,39 @@ const fetchSize = 512
 // firstInLog is the [fold.FirstInLog] of a JetStream log. It reads the headers
 // of one edge's batches of one shard.
 func firstInLog(js jetstream.JetStream) fold.FirstInLog {
-	return func(ctx context.Context, shard int, edge string, next uint64) (uint64, error) {
+	return func(ctx context.Context, shard int, edge string, next uint64) (first, at uint64, err error) {
 		cfg := shardConsumer(hit.Subject(shard, edge), 1)
 		cfg.HeadersOnly = true
 		cons, err := js.CreateConsumer(ctx, hit.Stream, cfg)
 		if err != nil {
-			return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+			return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
 		}
 		defer deleteConsumer(js, cons.CachedInfo().Name)
 
-		first, left := uint64(0), cons.CachedInfo().NumPending
+		left := cons.CachedInfo().NumPending
 		for left > 0 && ctx.Err() == nil {
 			batch, err := cons.Fetch(int(min(left, fetchSize)), jetstream.FetchMaxWait(askTimeout))
 			if err != nil {
-				return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+				return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
 			}
 			var n uint64
 			for msg := range batch.Messages() {
 				n++
 				seq, err := strconv.ParseUint(msg.Headers().Get(hit.HeaderSeq), 10, 64)
-				if err == nil && seq >= next && (first == 0 || seq < first) {
-					first = seq
+				if err != nil || seq < next || first != 0 && seq >= first {
+					continue
 				}
+				meta, err := msg.Metadata()
+				if err != nil {
+					return 0, 0, fmt.Errorf("a message without its place in the log: %w", err)
+				}
+				first, at = seq, meta.Sequence.Stream
 			}
 			if err := batch.Error(); err != nil {
-				return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+				return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
 			}
 			if n == 0 {
-				return 0, fmt.Errorf("reading the stream %s: %d messages of %s did not come", hit.Stream, left, cfg.FilterSubject)
+				return 0, 0, fmt.Errorf("reading the stream %s: %d messages of %s did not come", hit.Stream, left, cfg.FilterSubject)
 			}
 			if first == next {
 				break // nothing lower counts
@@ -117,11 +122,11 @@ func firstInLog(js jetstream.JetStream) fold.FirstInLog {
 			left -= min(left, n)
 		}
 		if ctx.Err() != nil {
-			return 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, ctx.Err())
+			return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, ctx.Err())
 		}
 		if first == 0 {
-			return 0, fmt.Errorf("the stream %s has no batch of %s from %d on", hit.Stream, cfg.FilterSubject, next)
+			return 0, 0, fmt.Errorf("the stream %s has no batch of %s from %d on", hit.Stream, cfg.FilterSubject, next)
 		}
-		return first, nil
+		return first, at, nil
 	}
 }

@@ -133,13 +133,15 @@ func TestFirstInLog(t *testing.T) {
 	f.edge.Publish(shard, 6)
 	bustest.NewEdge(t, f.js, "other", testShards).Send(bustest.View("articles", "x", 1, time.Now()))
 	first := firstInLog(f.js)
-	for next, want := range map[uint64]uint64{1: 3, 3: 3, 4: 4, 5: 6, 8: 9, 2*fetchSize + 9: 2*fetchSize + 9} {
-		got, err := first(t.Context(), shard, f.edge.ID, next)
-		if err != nil || got != want {
-			t.Errorf("from %d on the log begins at %d (%v), want %d", next, got, err, want)
+	for next, want := range map[uint64][2]uint64{ // batch and message
+		1: {3, 1}, 3: {3, 1}, 4: {4, 2}, 5: {6, 2*fetchSize + 5}, 8: {9, 3}, 2*fetchSize + 9: {2*fetchSize + 9, 2*fetchSize + 4},
+	} {
+		got, at, err := first(t.Context(), shard, f.edge.ID, next)
+		if err != nil || got != want[0] || at != want[1] {
+			t.Errorf("from %d on the log begins at %d in message %d (%v), want %d", next, got, at, err, want)
 		}
 	}
-	if got, err := first(t.Context(), shard, f.edge.ID, 2*fetchSize+11); err == nil {
+	if got, _, err := first(t.Context(), shard, f.edge.ID, 2*fetchSize+11); err == nil {
 		t.Errorf("found %d after the end", got)
 	}
 }

@@ -267,17 +267,16 @@ func (w *world) compute(a *aggregator) {
 	a.ready = res
 }
 
-func (w *world) first(_ context.Context, _ int, edge string, next uint64) (uint64, error) {
-	first := uint64(0)
+func (w *world) first(_ context.Context, _ int, edge string, next uint64) (batch, at uint64, err error) {
 	for _, m := range w.log.msgs {
-		if m.Edge == edge && m.BatchSeq >= next && (first == 0 || m.BatchSeq < first) {
-			first = m.BatchSeq
+		if m.Edge == edge && m.BatchSeq >= next && (batch == 0 || m.BatchSeq < batch) {
+			batch, at = m.BatchSeq, m.Seq
 		}
 	}
-	if first == 0 { // the log was hurt since the message was read
-		return next, nil
+	if batch == 0 { // the log was hurt since the message was read
+		return next, 0, nil
 	}
-	return first, nil
+	return batch, at, nil
 }
 
 func (w *world) commit(a *aggregator, faulty bool) {
