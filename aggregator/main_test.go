@@ -21,6 +21,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/embedded"
 	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -238,4 +239,30 @@ rules_file: rules.yaml
 	if s, body := get(t, url+"/-/ready"); s != 0 {
 		t.Errorf("still answering: %d %s", s, body)
 	}
+}
+
+// The machines of an installation may start in any order.
+func TestServeBeforeTheStore(t *testing.T) {
+	t.Parallel()
+	broker := bustest.NewServer(t)
+	redis := services.StartRedis(t)
+	redis.Kill()
+	address := fmt.Sprintf("127.0.0.1:%d", services.FreePort(t))
+	config := write(t, t.TempDir(), "aggregator.yaml", fmt.Sprintf(`
+listen: %s
+nats: {urls: ["%s"], max_bytes: 64MiB}
+redis: {url: "%s"}
+log: {level: error}
+rules: {lists: [{name: articles}]}
+`, address, broker.URL(), redis.URL()))
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { run(ctx, []string{"-config", config}, terminal{nil, io.Discard, io.Discard}) })
+	defer wg.Wait()
+	defer stop()
+	url := "http://" + address
+	eventually(t, url+"/-/ready", 503, "store_away")
+	eventually(t, url+"/-/healthy", 200, "ok")
+	redis.Restart()
+	eventually(t, url+"/-/ready", 200, `"ready":true`)
 }

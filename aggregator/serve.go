@@ -139,12 +139,20 @@ func openStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.S
 // waitForStore opens the store, and waits for one that is away: the machines of
 // an installation may start in any order.
 func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+	var w *waiting
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		tryCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		s, err := openStore(tryCtx, c, log)
 		cancel()
 		if err == nil || !storeAway(err) {
 			return s, err
+		}
+		switch {
+		case w != nil:
+			w.because(err)
+		case c.Listen != "":
+			w = startWaiting(string(c.Listen), err, log)
+			defer w.stop()
 		}
 		log.Error("the store is away; trying again", "error", err, "in", pause)
 		select {

@@ -86,7 +86,9 @@ step "build" ./xcaddy-build.sh
 # The race detector would make the many histories ten times slower; a few of
 # them run with it below.
 step "simulation of 100,000 histories" go test -count=1 -v ./e2e/simulation -run 'ExactlyOnce|Silently' -seeds 100000
-step "go test -race" env CGO_ENABLED=1 go test -race -timeout 18m ./...
+step "go test -race" env CGO_ENABLED=1 go test -race -timeout 18m -skip '^TestKills$' ./...
+# By itself, because what it prints is a result.
+step "kill -9 of real processes" env CGO_ENABLED=1 go test -race -count=1 -v ./e2e -run '^TestKills$'
 
 printf '\n== Summary\n'
 printf '%s\n' "${summary[@]}"

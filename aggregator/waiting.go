@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/faults"
+)
+
+// waiting answers on the daemon's address while the store is away at the start,
+// so that whoever asks is told what is missing instead of nothing.
+type waiting struct {
+	server *http.Server
+	since  time.Time
+
+	mu     sync.Mutex
+	reason error
+}
+
+// startWaiting listens until stop, and says reason. An address that cannot be had is only logged:
+// the daemon itself will fail on it.
+func startWaiting(address string, reason error, log *slog.Logger) *waiting {
+	w := &waiting{since: time.Now().UTC(), reason: reason}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /-/healthy", func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(rw, "ok") // a restart would not bring the store back
+	})
+	mux.HandleFunc("/", w.answer)
+	w.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		log.Error("answering while the store is away", "error", err)
+		return w
+	}
+	go func() { _ = w.server.Serve(listener) }()
+	return w
+}
+
+// because notes why the store cannot be opened.
+func (w *waiting) because(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reason = err
+}
+
+func (w *waiting) answer(rw http.ResponseWriter, _ *http.Request) {
+	w.mu.Lock()
+	f := faults.Fault{Kind: faults.StoreAway, Message: w.reason.Error(), Since: w.since}
+	w.mu.Unlock()
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Cache-Control", "no-store")
+	rw.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(rw).Encode(map[string]any{"ready": false, "faults": []faults.Fault{f}}) // the client's loss
+}
+
+// stop frees the address.
+func (w *waiting) stop() { _ = w.server.Close() }
