@@ -44,10 +44,12 @@ func New(s store.Store, rules func() *ruleset.Ruleset, now func() time.Time) *Bo
 // Query asks for a part of one board.
 type Query struct {
 	List   string
-	Period string    // Hot or a ruleset.Period
-	Limit  int       // 1 to MaxLimit
-	Offset int       // 0 to MaxOffset: how many entries to leave out at the top
-	At     time.Time // zero: now. For hot, the instant that ages are measured at
+	Period string // Hot or a ruleset.Period
+	Limit  int    // 1 to MaxLimit
+	Offset int    // 0 to MaxOffset: how many entries to leave out at the top
+	// At is zero for now. For hot it is the instant that ages are measured at:
+	// the counts stay those of now, and half-life sums cannot go back.
+	At time.Time
 	// Explain adds the terms of each score of the hot board.
 	Explain bool
 }
@@ -132,7 +134,6 @@ func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading board %s of list %s: %w", q.Period, l.Name, err)
 	}
-	rank(rows)
 	out.Items = append(out.Items, rows[min(q.Offset, len(rows)):]...)
 	if q.Period != Hot && out.From != nil {
 		if err := b.move(ctx, l, ruleset.Period(q.Period), *out.From, out.Items); err != nil {
@@ -174,6 +175,7 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 	for i, e := range entries {
 		rows[i] = Row{ID: e.Item, Score: e.Score, Views: int64(e.Score), Uniques: e.Uniques}
 	}
+	rank(rows)
 	return rows, nil
 }
 
@@ -193,7 +195,11 @@ func (b *Boards) move(ctx context.Context, l *ruleset.List, p ruleset.Period, st
 	if len(rows) == 0 {
 		return nil
 	}
-	set := PeriodSet(l.Name, p, p.Add(start, -1, l.Location()))
+	previous := p.Add(start, -1, l.Location())
+	if kept, err := b.keptFrom(ctx, l, p); err != nil || previous.Before(kept) {
+		return err // some shards have dropped it
+	}
+	set := PeriodSet(l.Name, p, previous)
 	size, err := b.store.Size(ctx, set)
 	if err != nil || size == 0 {
 		return err

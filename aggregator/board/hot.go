@@ -10,16 +10,32 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// hot returns the first n rows of the hot board at an instant.
+// hot returns the first n rows of the hot board at an instant, with their ranks.
 func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) ([]Row, error) {
 	if l.Score.Model == ruleset.Gravity {
 		rows, err := b.gravity(ctx, l, at.UnixMilli(), n)
+		rank(rows)
 		return rows, err
 	}
-	// The other models keep their scores in order. Items under the floor are left
-	// out, so more are read until there are enough.
+	sc, err := b.scale(ctx, l, at)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := b.floored(ctx, l, sc, n)
+	rank(rows)
+	if sc != nil {
+		for i := range rows {
+			sc.show(&rows[i])
+		}
+	}
+	return rows, err
+}
+
+// floored returns the first n rows of a model that keeps its scores in order.
+// Items under the floor are left out, so more are read until there are enough.
+func (b *Boards) floored(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]Row, error) {
 	for read := n; ; read *= 2 {
-		entries, err := b.summed(ctx, l, at, read)
+		entries, err := b.summed(ctx, l, sc, read)
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +43,8 @@ func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) 
 		if err != nil {
 			return nil, err
 		}
-		if len(rows) >= n || len(entries) < read {
+		belowFloor := l.Score.Model == ruleset.Count && len(entries) > 0 && int64(entries[len(entries)-1].Score) < l.Score.MinViews
+		if len(rows) >= n || len(entries) < read || belowFloor {
 			return rows[:min(n, len(rows))], nil
 		}
 	}
@@ -35,33 +52,28 @@ func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) 
 
 // summed returns the n items with the highest scores of a model that adds them
 // up as hits come in.
-func (b *Boards) summed(ctx context.Context, l *ruleset.List, at time.Time, n int) ([]store.Entry, error) {
+func (b *Boards) summed(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]store.Entry, error) {
 	set, ok := ScoreSet(l)
 	if !ok { // count
-		return b.top(ctx, AllSet(l.Name), n)
-	}
-	if l.Score.Model != ruleset.HalfLife {
-		return b.top(ctx, set, n)
-	}
-	scale, err := b.scale(ctx, l, at)
-	if err != nil {
-		return nil, err
+		set = AllSet(l.Name)
 	}
 	shards, err := b.store.Top(ctx, set, n)
 	if err != nil {
 		return nil, err
 	}
-	for i, entries := range shards {
-		for j := range entries {
-			entries[j].Score *= scale[i]
+	if sc != nil {
+		for i, entries := range shards {
+			for j := range entries {
+				entries[j].Score *= sc.shard[i]
+			}
 		}
 	}
 	return merge(shards, n), nil
 }
 
-// scale returns the factor of each shard's scores at an instant; nil when they
-// are scores as they stand.
-func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) ([]float64, error) {
+// scale returns what the list's sums have to be multiplied by; nil when they are
+// scores as they stand.
+func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) (*scale, error) {
 	if l.Score.Model != ruleset.HalfLife {
 		return nil, nil
 	}
@@ -70,7 +82,7 @@ func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) ([]fl
 	if err != nil {
 		return nil, err
 	}
-	return scales(landmarks[0], at.UnixMilli(), time.Duration(l.Score.HalfLife).Milliseconds()), nil
+	return newScale(landmarks[0], at.UnixMilli(), time.Duration(l.Score.HalfLife).Milliseconds()), nil
 }
 
 // views makes rows of entries that have a score, and leaves out those with
@@ -129,8 +141,8 @@ func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, rea
 		return nil, 0, err
 	}
 	rows, err = b.score(ctx, l, now, viewed, newest)
-	if err != nil || len(viewed) < read || len(newest) < read {
-		return rows, -1, err
+	if err != nil || len(viewed) < read || len(newest) < read || int64(viewed[read-1].Score) < l.Score.MinViews {
+		return rows, -1, err // all others are under the floor
 	}
 	views, published := viewed[read-1].Score, int64(newest[read-1].Score)
 	// Uniques are never more than views.

@@ -116,11 +116,11 @@ func (b *Boards) hotPlace(ctx context.Context, l *ruleset.List, it *Item, rec *s
 	case !ok:
 		set = AllSet(l.Name)
 	}
-	scale, err := b.scale(ctx, l, now)
+	sc, err := b.scale(ctx, l, now)
 	if err != nil {
 		return nil, err
 	}
-	return b.place(ctx, set, scale, it.ID)
+	return b.place(ctx, set, sc, it.ID)
 }
 
 // gravityPlace works out the item's place on a gravity board, which has no order
@@ -129,7 +129,7 @@ func (b *Boards) hotPlace(ctx context.Context, l *ruleset.List, it *Item, rec *s
 func (b *Boards) gravityPlace(ctx context.Context, l *ruleset.List, it *Item, rec *store.Item, now time.Time) (*Place, error) {
 	points := Points(*l.Weights, float64(it.Views), float64(it.Uniques))
 	p := &Place{Score: Gravity(&l.Score, points, Age(now.UnixMilli(), rec.PublishTime()))}
-	for read := firstRead; read <= MaxLimit; read *= 2 {
+	for read := firstRead; read < 2*MaxLimit; read *= 2 {
 		rows, bound, err := b.candidates(ctx, l, now.UnixMilli(), read)
 		if err != nil {
 			return nil, err
@@ -145,24 +145,30 @@ func (b *Boards) gravityPlace(ctx context.Context, l *ruleset.List, it *Item, re
 			gap := r.Score - p.Score
 			p.Rank, p.Ahead, p.Gap = p.Rank+1, r.ID, &gap
 		}
+		if p.Rank > MaxLimit {
+			p.Rank, p.Ahead, p.Gap = 0, "", nil
+		}
 		return p, nil
 	}
 	return p, nil
 }
 
-// place returns an item's place in a set, or nil when it is not in it. scale is
-// nil, or what each shard's scores are multiplied by.
-func (b *Boards) place(ctx context.Context, set store.Set, scale []float64, id string) (*Place, error) {
+// place returns an item's place in a set, or nil when it is not in it. sc is nil
+// for scores as they stand.
+func (b *Boards) place(ctx context.Context, set store.Set, sc *scale, id string) (*Place, error) {
 	tallies, err := b.store.Scores(ctx, set, []string{id})
 	if err != nil || tallies[0] == nil {
 		return nil, err
 	}
-	score := tallies[0].Score
-	if scale != nil {
-		score *= scale[b.shardOf(set.List, id)]
+	score, own, shown := tallies[0].Score, b.shardOf(set.List, id), 1.0
+	if sc != nil {
+		score *= sc.shard[own]
+		shown = sc.shown
 	}
-	p := &Place{Score: score, Uniques: tallies[0].Uniques}
-	above, err := b.store.Above(ctx, set, b.bounds(score, scale))
+	bounds := b.bounds(score, sc)
+	bounds[own] = tallies[0].Score // scaled and back it could be less, and the item ahead of itself
+	p := &Place{Score: score * shown, Uniques: tallies[0].Uniques}
+	above, err := b.store.Above(ctx, set, bounds)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +176,7 @@ func (b *Boards) place(ctx context.Context, set store.Set, scale []float64, id s
 	if above == 0 {
 		return p, nil
 	}
-	shards, err := b.store.Next(ctx, set, b.bounds(score, scale))
+	shards, err := b.store.Next(ctx, set, bounds)
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +185,10 @@ func (b *Boards) place(ctx context.Context, set store.Set, scale []float64, id s
 			continue
 		}
 		s := e.Score
-		if scale != nil {
-			s *= scale[i]
+		if sc != nil {
+			s *= sc.shard[i]
 		}
-		if gap := s - score; gap > 0 && (p.Gap == nil || gap < *p.Gap) {
+		if gap := (s - score) * shown; p.Gap == nil || gap < *p.Gap {
 			p.Ahead, p.Gap = e.Item, &gap
 		}
 	}

@@ -53,12 +53,16 @@ func rank(rows []Row) {
 }
 
 // bounds is one score as a bound for every shard, on the scale of that shard.
-func (b *Boards) bounds(score float64, scale []float64) []float64 {
+func (b *Boards) bounds(score float64, sc *scale) []float64 {
 	bounds := make([]float64, b.store.Shards())
 	for i := range bounds {
-		bounds[i] = score
-		if scale != nil {
-			bounds[i] = score / scale[i]
+		switch {
+		case sc == nil:
+			bounds[i] = score
+		case sc.shard[i] == 0: // so long ago that nothing of the shard is above anything
+			bounds[i] = math.Inf(1)
+		default:
+			bounds[i] = score / sc.shard[i]
 		}
 	}
 	return bounds
@@ -86,13 +90,38 @@ func (b *Boards) totals(ctx context.Context, sets ...store.Set) ([]store.Totals,
 	return sums, nil
 }
 
-// scales returns, for half-life sums, what each shard's scores have to be
-// multiplied by to be scores at now: 2^((landmark−now)/h). Landmarks differ by
+// scale is what half-life sums have to be multiplied by. Landmarks differ by
 // shard, because each moves when the shard's own hits need it.
-func scales(landmarks []store.Totals, now, h int64) []float64 {
-	s := make([]float64, len(landmarks))
-	for i, t := range landmarks {
-		s[i] = math.Exp2(float64(t.Landmark-now) / float64(h))
+type scale struct {
+	// shard brings the sums of each shard to one scale, that of the newest
+	// landmark, on which they are compared.
+	shard []float64
+	// shown brings that scale to the instant that was asked for. It may be 0 when
+	// that is thousands of half-lives later, which must not change the order.
+	shown float64
+}
+
+// newScale returns the scale for an instant, in milliseconds, and a half-life of
+// h milliseconds. Sums cannot go back in time: an instant before the newest
+// landmark counts as that landmark.
+func newScale(landmarks []store.Totals, now, h int64) *scale {
+	newest := int64(0)
+	for _, t := range landmarks {
+		newest = max(newest, t.Landmark)
 	}
-	return s
+	sc := &scale{shard: make([]float64, len(landmarks)), shown: HalfLifeWeight(newest, max(now, newest), h)}
+	for i, t := range landmarks {
+		sc.shard[i] = HalfLifeWeight(t.Landmark, newest, h)
+	}
+	return sc
+}
+
+// show brings a row from the scale that it was compared on to the one that is
+// shown.
+func (sc *scale) show(r *Row) {
+	r.Score *= sc.shown
+	if r.Gap != nil {
+		gap := *r.Gap * sc.shown
+		r.Gap = &gap
+	}
 }

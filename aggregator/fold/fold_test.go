@@ -164,9 +164,9 @@ func TestHalfLifeFigures(t *testing.T) {
 
 		l.add(view("z", 1, t0.Add(1400*time.Hour)))
 		l.fold(size)
-		rows = l.board(board.Hot, now)
-		near(t, "x after the landmark moved", scoreOf(t, rows, "x"), 2.1213203435596425732)
-		near(t, "y after the landmark moved", scoreOf(t, rows, "y"), 1.0606601717798212866)
+		rows = l.board(board.Hot, now.Add(700*time.Hour)) // 700 half-lives later
+		near(t, "x after the landmark moved", math.Ldexp(scoreOf(t, rows, "x"), 700), 2.1213203435596425732)
+		near(t, "y after the landmark moved", math.Ldexp(scoreOf(t, rows, "y"), 700), 1.0606601717798212866)
 	}
 }
 

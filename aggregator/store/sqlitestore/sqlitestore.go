@@ -39,9 +39,10 @@ type Store struct {
 	now    func() time.Time
 	leases store.Leases
 
-	lock   *sql.DB // holds Path-lock until the store is closed
-	reader *sql.DB
-	reads  statements
+	lock    *sql.DB // holds Path-lock until the store is closed
+	reader  *sql.DB
+	reads   statements
+	viewing chan struct{} // a token for each view that reads
 
 	mu     sync.Mutex // of the one connection that writes
 	writer *sql.DB
@@ -91,12 +92,18 @@ func (s *Store) open(ctx context.Context, path string) error {
 		return err
 	}
 	s.writes.prepare = s.conn.PrepareContext
-	if s.reader, err = connect(path, 4, waitBusy, "query_only(1)", "cache_size(-16384)"); err != nil {
+	if s.reader, err = connect(path, maxViews+1, waitBusy, "query_only(1)", "cache_size(-16384)"); err != nil {
 		return err
 	}
+	s.viewing = make(chan struct{}, maxViews)
 	s.reads.prepare = s.reader.PrepareContext
 	return s.Ping(ctx)
 }
+
+// maxViews is how many views read at once. There is one connection more: a view
+// holds one, and may need another to prepare a statement that is new. Without it
+// all views could wait for each other.
+const maxViews = 4
 
 // waitBusy waits, in milliseconds, while another connection of this process has
 // the file for a moment.
@@ -144,6 +151,12 @@ func (s *Store) checkShard(n int) error {
 func (s *Store) view(ctx context.Context, fn func(*session) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	select {
+	case s.viewing <- struct{}{}:
+		defer func() { <-s.viewing }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	// A query takes milliseconds; watching for the end of a context would take a
 	// goroutine for each.

@@ -102,3 +102,37 @@ func TestFailedCommit(t *testing.T) {
 		t.Errorf("top (-want +got):\n%s", diff)
 	}
 }
+
+// More readers than connections, all with statements that are not prepared yet,
+// must not wait for each other.
+func TestManyFirstReaders(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		s, err := sqlitestore.Open(t.Context(), sqlitestore.Options{Path: filepath.Join(t.TempDir(), "counts.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := store.Set{List: "a", Name: "all"}
+		reads := []func() error{
+			func() error { _, err := s.Top(t.Context(), set, 10); return err },
+			func() error { _, err := s.Items(t.Context(), "a", []string{"x"}); return err },
+			func() error { _, err := s.Totals(t.Context(), []store.Set{set}); return err },
+			func() error { _, err := s.Load(t.Context(), 0); return err },
+		}
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range 4 * len(reads) {
+			wg.Go(func() {
+				<-begin
+				if err := reads[i%len(reads)](); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
