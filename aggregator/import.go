@@ -68,11 +68,12 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 	if err != nil {
 		return err
 	}
-	var failed error
+	failed := target.knows(ctx, *list)
 	for _, name := range fs.Args() {
-		if failed = importLog(ctx, target, name, *list, t); failed != nil {
+		if failed != nil {
 			break
 		}
+		failed = importLog(ctx, target, name, *list, t)
 	}
 	return errors.Join(failed, target.close())
 }
@@ -82,6 +83,21 @@ type importTarget struct {
 	conn  *nats.Conn
 	rules *ruleset.Ruleset
 	close func() error
+}
+
+// knows makes sure that the aggregator has the lists. It would leave the views of
+// others out, and a log is imported only once.
+func (t *importTarget) knows(ctx context.Context, only string) error {
+	inForce, err := rulesInForce(ctx, t.conn)
+	if err != nil {
+		return fmt.Errorf("asking the aggregator for its rules (is it running?): %w", err)
+	}
+	for _, l := range t.rules.Lists {
+		if (only == "" || only == l.Name) && inForce.List(l.Name) == nil {
+			return fmt.Errorf("the aggregator has no list %s and would leave its views out: add it to the rules there first", l.Name)
+		}
+	}
+	return nil
 }
 
 // daemonTarget is a running aggregator, which the configuration names.
@@ -104,7 +120,7 @@ func daemonTarget(path string, rules *ruleset.Ruleset, log *slog.Logger) (*impor
 // else one that is started for the import.
 func embeddedTarget(ctx context.Context, dir string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a data directory; see the site's configuration for where it is", dir)
+		return nil, fmt.Errorf("there is no directory %s: name the dir of the site's configuration, or create it for a site that is to come", dir)
 	}
 	if url, err := embedded.URL(dir); err == nil {
 		// One try: a file that a crash has left behind leads nowhere.

@@ -65,7 +65,7 @@ func TestArguments(t *testing.T) {
 		{"-config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
 		{"check -config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
 		{"import -config /nonexistent/a.yaml x", 1, "/nonexistent/a.yaml"},
-		{"import -data /nonexistent x", 1, "not a data directory"},
+		{"import -data /nonexistent x", 1, "there is no directory"},
 		{"import -data . -rules /nonexistent/r.yaml x", 1, "/nonexistent/r.yaml"},
 	} {
 		status, out, errs := command(t, "", strings.Fields(c.args)...)
@@ -265,4 +265,29 @@ rules: {lists: [{name: articles}]}
 	eventually(t, url+"/-/healthy", 200, "ok")
 	redis.Restart()
 	eventually(t, url+"/-/ready", 200, `"ready":true`)
+}
+
+// A log is imported only once, so it must not be spent on lists that nobody counts.
+func TestImportOfAListThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	site, err := embedded.Open(t.Context(), embedded.Options{
+		Dir: data, Rules: &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "other"}}}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer site.Close()
+	log, rules := write(t, dir, "access.log", accessLog(10)), write(t, dir, "rules.yaml", articles)
+	status, out, errs := command(t, "", "import", "-data", data, "-rules", rules, log)
+	if status == 0 || !strings.Contains(errs, "has no list articles") {
+		t.Errorf("%d\n%s%s", status, out, errs)
+	}
+	if err := site.Reload(&ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles", Pages: []string{"/articles/{id}"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, errs := command(t, "", "import", "-data", data, log); status != 0 || strings.Contains(out, "imported before") {
+		t.Errorf("%d\n%s%s", status, out, errs)
+	}
 }

@@ -71,6 +71,9 @@ func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 	if err == nil {
 		err = rt.outbox.Append(r.Context(), hits...)
 	}
+	if err != nil && r.Context().Err() != nil {
+		return nil // the visitor has gone; the hits may be on disk or not
+	}
 	if err != nil {
 		h.concludeAll(r, hits, ruleset.DroppedQueueFull)
 		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself

@@ -78,8 +78,8 @@ func (h *Handler) canonicalQuery(path, raw string) (string, *problem) {
 	if err != nil {
 		return "", refuse(http.StatusBadRequest, "bad_query", "The query cannot be read: %v.", err)
 	}
-	if path == "/hot" && !q.Has("list") && len(h.lists) == 1 {
-		q.Set("list", h.lists[0].Name)
+	if path == "/hot" && q.Get("list") == "" && len(h.lists) > 0 {
+		q.Set("list", h.lists[0].Name) // of this site, which may not be the app's first
 	}
 	return q.Encode(), nil
 }

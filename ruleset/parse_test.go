@@ -109,7 +109,7 @@ rules.yaml:7:5: lists[0].dedupe: unknown key; known here are boards, content_typ
 rules.yaml:8:12: lists[0].dedup: 2d is not between 1ms and 24h
 rules.yaml:9:21: lists[0].statuses[1]: want a number, not a string
 rules.yaml:9:25: lists[0].statuses[2]: 999 is not a status: 100 to 599
-rules.yaml:10:19: lists[0].weights.pv: -1 is not a number from 0 up
+rules.yaml:10:19: lists[0].weights.pv: -1 is not a number from 0 to 1e+09
 rules.yaml:10:23: lists[0].weights.vu: unknown key; known here are pv, uv
 rules.yaml:13:18: lists[0].score.half_life: the model gravity does not use it: leave it out
 rules.yaml:14:11: lists[1].name: want a string, not a number: put it in quotes

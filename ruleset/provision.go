@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"mime"
 	"net/http"
 	"regexp"
@@ -35,9 +34,14 @@ const (
 	maxDedup    = Duration(24 * time.Hour)
 	minHalfLife = Duration(time.Minute)
 	maxHalfLife = Duration(3650 * 24 * time.Hour)
+	minBase     = 0.01
 	maxBase     = 24 * 365
+	minGamma    = 0.01
 	maxGamma    = 10
-	maxKeep     = 10000
+	// With it, and the bounds of base and gamma, no sum of any number of hits is
+	// too large for a float64.
+	maxWeight = 1e9
+	maxKeep   = 10000
 )
 
 var (
@@ -194,8 +198,8 @@ func (w *Weights) validate(at *problemList) {
 		path  string
 		value float64
 	}{{"weights.pv", w.PV}, {"weights.uv", w.UV}} {
-		if math.IsNaN(f.value) || math.IsInf(f.value, 0) || f.value < 0 {
-			at.addf(f.path, "%v is not a number from 0 up", f.value)
+		if !(f.value >= 0 && f.value <= maxWeight) { // also refuses NaN
+			at.addf(f.path, "%v is not a number from 0 to %v", f.value, float64(maxWeight))
 		}
 	}
 	if w.PV == 0 && w.UV == 0 {
@@ -217,18 +221,18 @@ func (s *Score) provision(at *problemList) {
 		return
 	}
 
-	rangeOf := func(path string, v *float64, deflt, max float64) {
+	rangeOf := func(path string, v *float64, deflt, min, max float64) {
 		switch {
 		case !aged && *v != 0:
 			at.addf(path, "the model %s does not use it: leave it out", s.Model)
 		case aged && *v == 0:
 			*v = deflt
-		case aged && !(*v > 0 && *v <= max): // also refuses NaN
-			at.addf(path, "%v is not above 0 and at most %v", *v, max)
+		case aged && !(*v >= min && *v <= max): // also refuses NaN
+			at.addf(path, "%v is not between %v and %v", *v, min, max)
 		}
 	}
-	rangeOf("score.base", &s.Base, defaultBase, maxBase)
-	rangeOf("score.gamma", &s.Gamma, defaultGamma, maxGamma)
+	rangeOf("score.base", &s.Base, defaultBase, minBase, maxBase)
+	rangeOf("score.gamma", &s.Gamma, defaultGamma, minGamma, maxGamma)
 
 	switch {
 	case s.Model != HalfLife && s.HalfLife != 0:

@@ -5,6 +5,7 @@ package allinone
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,10 +69,14 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dir: %w", err)
 	}
+	rules, err := clone(o.Rules)
+	if err != nil {
+		return nil, err
+	}
 	v, loaded, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
 		log := currentlog.Logger("") // as the backend outlives this configuration
 		e, err := embedded.Open(context.Background(), embedded.Options{
-			Dir: dir, Rules: o.Rules, Logger: slog.New(zapslog.NewHandler(log.Core(), zapslog.WithName("hotboard.aggregator"))), Now: clock.Now,
+			Dir: dir, Rules: rules, Logger: slog.New(zapslog.NewHandler(log.Core(), zapslog.WithName("hotboard.aggregator"))), Now: clock.Now,
 		})
 		if err != nil {
 			return nil, err
@@ -83,14 +88,28 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	}
 	be := v.(*backend)
 	if loaded {
-		if err := be.Reload(o.Rules); err != nil {
+		if err := be.Reload(rules); err != nil {
 			_, err2 := backends.Delete(dir)
 			return nil, errors.Join(fmt.Errorf("changing the rules: %w", err), err2)
 		}
 	}
-	be.rules.Enter(b, o.Rules)
+	be.rules.Enter(b, rules)
 	b.opened = dir
 	return be.Conn(), nil
+}
+
+// clone copies rules. The aggregator prepares what it gets for itself, while
+// the edge matches requests with its own.
+func clone(r *ruleset.Ruleset) (*ruleset.Ruleset, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("copying the rules: %w", err)
+	}
+	c := new(ruleset.Ruleset)
+	if err := json.Unmarshal(data, c); err != nil {
+		return nil, fmt.Errorf("copying the rules: %w", err)
+	}
+	return c, nil
 }
 
 // Close gives the backend back: to the configuration that goes on using it, with
