@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,4 +167,16 @@ func FuzzCanonicalQuery(f *testing.F) {
 			t.Errorf("%q became %q, and that %q, %v", raw, once, twice, p)
 		}
 	})
+}
+
+func TestPrefixOfAnyText(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "/stats", "/métriques", "/my stats"} {
+		h := &Handler{Prefix: prefix}
+		r := httptest.NewRequest(http.MethodPost, (&url.URL{Path: prefix + "/hot"}).EscapedPath(), nil)
+		w := httptest.NewRecorder()
+		if !h.serveEndpoint(w, r, r.URL) || w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("prefix %q: /hot is not served: %d", prefix, w.Code)
+		}
+	}
 }

@@ -130,7 +130,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 			return true
 		}
 		// escaped, because an item's id may have a slash in it
-		if path, ok := readPath(strings.TrimPrefix(asked.EscapedPath(), h.Prefix)); ok {
+		if path, ok := readPath(strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath())); ok {
 			h.serve(w, r, "GET, HEAD", func(w http.ResponseWriter, r *http.Request) *problem {
 				return h.serveBoards(w, r, path, asked.RawQuery)
 			})

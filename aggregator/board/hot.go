@@ -17,18 +17,31 @@ func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) 
 		rank(rows)
 		return rows, err
 	}
-	sc, err := b.scale(ctx, l, at)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := b.floored(ctx, l, sc, n)
-	rank(rows)
-	if sc != nil {
+	for {
+		sc, err := b.scale(ctx, l, at)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := b.floored(ctx, l, sc, n)
+		if err != nil || sc == nil {
+			rank(rows)
+			return rows, err
+		}
+		// Sums and landmarks are read one after the other. A landmark moves once in
+		// hundreds of half-lives, but then the sums that were read are others.
+		again, err := b.scale(ctx, l, at)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Equal(sc.shard, again.shard) || sc.shown != again.shown {
+			continue
+		}
+		rank(rows)
 		for i := range rows {
 			sc.show(&rows[i])
 		}
+		return rows, nil
 	}
-	return rows, err
 }
 
 // floored returns the first n rows of a model that keeps its scores in order.

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hotboard/hotboard/aggregator/store"
@@ -26,6 +27,10 @@ type Held struct {
 // holds it. It is called for a message of that edge with a higher batch
 // sequence, so there always is one.
 type FirstInLog func(ctx context.Context, shard int, edge string, next uint64) (batch, at uint64, err error)
+
+// ErrLog is returned by [Folder.Fold] when the log, and not the store, could not
+// be read.
+var ErrLog = errors.New("the log could not be read")
 
 // admission is what becomes of the messages: which batches are applied, and
 // where each edge stands afterwards.
@@ -74,10 +79,10 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 			// again; what neither has is lost, and said to be.
 			k, at, err := first(ctx, shard, m.Edge, next)
 			if err != nil {
-				return a, fmt.Errorf("looking in the log for batch %d of edge %s: %w", next, m.Edge, err)
+				return a, fmt.Errorf("%w: looking for batch %d of edge %s: %w", ErrLog, next, m.Edge, err)
 			}
 			if k < next || k > m.BatchSeq {
-				return a, fmt.Errorf("looking in the log for batch %d of edge %s: found %d, though %d is there", next, m.Edge, k, m.BatchSeq)
+				return a, fmt.Errorf("%w: looking for batch %d of edge %s: found %d, though %d is there", ErrLog, next, m.Edge, k, m.BatchSeq)
 			}
 			if k < m.BatchSeq && at > m.Seq {
 				// It came late, and is still to be read.

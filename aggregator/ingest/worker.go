@@ -295,6 +295,9 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 	opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
 	res, err := w.in.folder().Fold(opCtx, w.shard, *state, msgs)
+	if errors.Is(err, fold.ErrLog) {
+		return w.logError(ctx, err)
+	}
 	if err != nil {
 		return w.storeError(ctx, err)
 	}
