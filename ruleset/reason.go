@@ -28,6 +28,5 @@ const (
 	// What happens to a hit after it was accepted.
 	DroppedQueueFull Reason = "dropped_queue_full" // more views than the disk takes; the page was served
 	Duplicate        Reason = "duplicate"          // same visitor and item within the list's dedup time
-	Late             Reason = "late"               // older than every period that is kept; counted in all only
 	Invalid          Reason = "invalid"            // a hit that the aggregator cannot count
 )
