@@ -32,7 +32,7 @@ func openSpool(dir string, shards int, maxBytes int64) (_ *spool, _ []extent, er
 	db, err := openFile(path)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, nil, fmt.Errorf("spool %s is in use: each edge process needs a directory of its own", path)
+		return nil, nil, fmt.Errorf("spool %s is in use: is another Caddy still running? Each edge process needs a directory of its own", path)
 	case err != nil:
 		return nil, nil, fmt.Errorf("opening spool %s (a damaged file can be moved away to start with an empty one; what it holds is then not counted): %w", path, err)
 	}
