@@ -304,3 +304,22 @@ func TestStats(t *testing.T) {
 		t.Errorf("unknown list: %v", err)
 	}
 }
+
+// Busy shards drop a period before idle ones do, so one that is not kept any
+// more is half there.
+func TestMovementOnlyAsFarAsPeriodsAreKept(t *testing.T) {
+	t.Parallel()
+	c := newCounts(t, 1, &ruleset.List{Keep: map[ruleset.Period]int{ruleset.Day: 1}})
+	for ago, views := range []float64{5, 4, 3} {
+		c.put(board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
+	}
+	for ago, want := range []bool{true, false} { // whether there is a previous day
+		got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: "day", Limit: 1, At: now.AddDate(0, 0, -ago)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := got.Items[0]; (r.Previous != nil) != want || r.New {
+			t.Errorf("%d days ago: %+v", ago, r)
+		}
+	}
+}
