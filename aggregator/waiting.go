@@ -22,8 +22,8 @@ type waiting struct {
 	reason error
 }
 
-// startWaiting listens until stop, and says reason. An address that cannot be had is only logged:
-// the daemon itself will fail on it.
+// startWaiting listens until stop, and says reason. An address that cannot be
+// had is only logged: the daemon itself will fail on it.
 func startWaiting(address string, reason error, log *slog.Logger) *waiting {
 	w := &waiting{since: time.Now().UTC(), reason: reason}
 	mux := http.NewServeMux()

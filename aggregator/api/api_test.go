@@ -89,7 +89,7 @@ func (f *fixture) view(list, item string, ago time.Duration) {
 		Seq: f.seq, Received: f.now, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: f.seq, Low: 1,
 		Batch: &hit.Batch{Edge: "e", Seq: f.seq, Hits: []hit.Hit{h}},
 	}
-	folder := fold.Folder{Rules: f.rules, Store: f.store, Shards: 1}
+	folder := fold.Folder{Rules: f.rules, Store: f.store}
 	res, err := folder.Fold(ctx, 0, state, []fold.Message{msg})
 	if err == nil {
 		err = f.store.Commit(ctx, 0, res.Commit)

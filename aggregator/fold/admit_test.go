@@ -58,7 +58,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				}
 				msgs = append(msgs, msg)
 			}
-			f := &fold.Folder{Rules: l.rules, Store: l.store, Shards: 1, First: func(context.Context, int, string, uint64) (uint64, uint64, error) { return tc.inLog, tc.inLogAt, nil }}
+			f := &fold.Folder{Rules: l.rules, Store: l.store, First: func(context.Context, int, string, uint64) (uint64, uint64, error) { return tc.inLog, tc.inLogAt, nil }}
 			state := store.State{Producers: map[string]uint64{"e1": tc.applied}}
 			res, err := f.Fold(t.Context(), 0, state, msgs)
 			if err != nil {

@@ -16,6 +16,8 @@ import (
 // empty is a store that knows nothing, at no cost.
 type empty struct{ store.Store }
 
+func (empty) Shards() int { return 1 }
+
 func (empty) Read(_ context.Context, _ int, w *store.Want) (*store.Have, error) {
 	h := &store.Have{
 		Seen: make([]int64, len(w.Seen)), Items: map[string][]store.Item{}, Scores: map[store.Set][]store.Tally{},
@@ -51,7 +53,7 @@ func BenchmarkFold(b *testing.B) {
 		}
 		msgs = append(msgs, fold.Message{Seq: uint64(i + 1), Received: t0, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: uint64(i + 1), Low: 1, Batch: batch})
 	}
-	f := &fold.Folder{Rules: rules, Store: empty{}, Shards: 1}
+	f := &fold.Folder{Rules: rules, Store: empty{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := f.Fold(b.Context(), 0, store.State{}, msgs); err != nil {

@@ -17,10 +17,9 @@ const MaxAhead = 5 * time.Second
 
 // Folder counts the messages of shards.
 type Folder struct {
-	Rules  *ruleset.Ruleset
-	Store  store.Store
-	Shards int
-	First  FirstInLog
+	Rules *ruleset.Ruleset
+	Store store.Store
+	First FirstInLog
 }
 
 // Outcome is what became of hits of a list. List is empty where it is unknown.
@@ -72,7 +71,6 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 		last := &msgs[len(msgs)-1]
 		res.Commit.To = store.Position{Seq: last.Seq, Fingerprint: Fingerprint(last.Subject, last.Received, last.Data)}
 	}
-
 	res.Commit.To.Version = rand.Uint64()
 
 	n := 0

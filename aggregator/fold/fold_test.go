@@ -77,7 +77,7 @@ func (l *log) fold(size int) map[fold.Outcome]int {
 	l.t.Helper()
 	ctx := context.Background()
 	hits := map[fold.Outcome]int{}
-	f := &fold.Folder{Rules: l.rules, Store: l.store, Shards: l.shards}
+	f := &fold.Folder{Rules: l.rules, Store: l.store}
 	for shard, msgs := range l.msgs {
 		state, err := l.store.Load(ctx, shard)
 		if err != nil {

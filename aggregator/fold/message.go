@@ -1,8 +1,8 @@
 // Package fold decides what the messages of the log mean for the counts. It is
 // the one place where hits are counted, whatever store keeps the counts.
 //
-// A fold is a pure function of the rules, what the store says, and the
-// messages: it looks at no clock, so that reading the same log again gives the
+// A fold is a function of the rules, what the store says, and the messages, but
+// for the random version of its commit: it looks at no clock, so that reading the same log again gives the
 // same counts, however the messages are grouped.
 package fold
 

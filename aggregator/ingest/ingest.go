@@ -99,7 +99,7 @@ func (in *Ingest) Stuck() time.Duration {
 
 // folder returns what folds under the rules that are in force now.
 func (in *Ingest) folder() *fold.Folder {
-	return &fold.Folder{Rules: in.Rules(), Store: in.Store, Shards: in.Store.Shards(), First: firstInLog(in.js)}
+	return &fold.Folder{Rules: in.Rules(), Store: in.Store, First: firstInLog(in.js)}
 }
 
 // brokerError says the simple thing where a request failed because there is no

@@ -255,7 +255,7 @@ func (w *world) compute(a *aggregator) {
 			msgs[i].Edge, msgs[i].BatchSeq, msgs[i].Low = fmt.Sprint("message", msgs[i].Seq, msgs[i].Received), 1, 1
 		}
 	}
-	f := &fold.Folder{Rules: w.rules, Store: w.store, Shards: 1, First: w.first}
+	f := &fold.Folder{Rules: w.rules, Store: w.store, First: w.first}
 	res, err := f.Fold(ctx, 0, a.state, msgs)
 	if errors.Is(err, store.ErrConflict) {
 		a.loaded = false
