@@ -2,8 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hotboard/hotboard/e2e/services"
 )
@@ -27,11 +24,6 @@ func TestPages(t *testing.T) {
 		t.Fatal("wrk is needed: apt-get install wrk")
 	}
 	dir := t.TempDir()
-	caddy := filepath.Join(dir, "caddy")
-	build := exec.Command("go", "build", "-o", caddy, "github.com/hotboard/hotboard/caddymodule/cmd/caddy")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building Caddy: %v\n%s", err, out)
-	}
 	nc := connect(t)
 	ensure(t, nc, 16)
 	site := filepath.Join(dir, "site", "articles")
@@ -45,8 +37,8 @@ func TestPages(t *testing.T) {
 		}
 	}
 
-	stock := startCaddy(t, caddy, dir, "stock", "", "")
-	module := startCaddy(t, caddy, dir, "module", fmt.Sprintf(`hotboard {
+	stock := startCaddy(t, dir, "stock", "", "")
+	module := startCaddy(t, dir, "module", fmt.Sprintf(`hotboard {
 		dir %s
 		nats %s
 		list articles {
@@ -82,7 +74,7 @@ end
 `
 
 // startCaddy runs a Caddy that serves the site, and returns its URL.
-func startCaddy(t *testing.T, binary, dir, name, global, directive string) string {
+func startCaddy(t *testing.T, dir, name, global, directive string) string {
 	t.Helper()
 	port := services.FreePort(t)
 	config := filepath.Join(dir, name+".Caddyfile")
@@ -104,27 +96,9 @@ http://127.0.0.1:%d {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "run", "--config", config)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+filepath.Join(dir, name))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	for begin := time.Now(); ; {
-		resp, err := http.Get("http://" + addr + "/articles/a0.html")
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Fatalf("%s answers %s", name, resp.Status)
-			}
-			return "http://" + addr
-		}
-		if time.Since(begin) > 20*time.Second {
-			t.Fatalf("%s does not answer: %v", name, err)
-		}
-	}
+	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	services.StartProgram(t, services.Caddy, url+"/articles/a0.html", "run", "--config", config)
+	return url
 }
 
 var requestsPerSecond = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)
