@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"container/list"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,11 +144,10 @@ func (a *answers) refresh(key string, q hit.Query) (*answer, error) {
 		a.failed(key)
 		return nil, err
 	}
-	sum := sha256.Sum256(got.Body)
 	ans := &answer{
 		status:  got.Status,
 		body:    got.Body,
-		etag:    `"` + hex.EncodeToString(sum[:12]) + `"`,
+		etag:    got.ETag,
 		length:  strconv.Itoa(len(got.Body)),
 		expires: time.Now().Add(time.Duration(got.MaxAgeMillis) * time.Millisecond),
 	}
