@@ -194,6 +194,19 @@ func TestPeriodsProperties(t *testing.T) {
 	})
 }
 
+// The standard library's bounds of a zone are wrong at the end of these years.
+func TestPeriodsOfLateLeapYears(t *testing.T) {
+	t.Parallel()
+	for _, name := range testZones {
+		l := &List{zone: loadZone(t, name)}
+		for year := 2036; year <= 2096; year += 4 {
+			for at := time.Date(year, 11, 29, 0, 30, 0, 0, time.UTC); at.Year() == year || at.Month() == 1 && at.Day() < 4; at = at.Add(11 * time.Hour) {
+				checkPeriods(t, l, at)
+			}
+		}
+	}
+}
+
 // Adding n at once is the same as adding 1 n times. (A zone that crossed the
 // date line is left out: n counts dates.)
 func TestPeriodAddSteps(t *testing.T) {
