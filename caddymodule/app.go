@@ -75,7 +75,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.Ruleset.Provision(); err != nil {
 		return fmt.Errorf("the lists have mistakes:\n%w", err)
 	}
-	a.bots = bots.New(botCache)
+	a.bots = bots.New(a.Bots, botCache)
 
 	a.Dir = caddy.NewReplacer().ReplaceAll(a.Dir, "")
 	if a.Dir == "" {

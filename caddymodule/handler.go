@@ -46,6 +46,27 @@ type Handler struct {
 	// User-Agent.
 	Visitor string `json:"visitor,omitempty"`
 
+	// A placeholder that names the user whom the site has signed in, for votes and
+	// for limits by user: `{http.auth.user.id}` behind an authentication,
+	// `{http.request.cookie.session}`, `{http.request.header.X-User}` that
+	// forward_auth has set. Where it is empty, and by default, the visitor stands
+	// in. Only a keyed hash of it leaves the edge.
+	User string `json:"user,omitempty"`
+
+	// Whether a vote's body may name its user. Only for endpoints that visitors
+	// cannot reach, because anybody can write any name.
+	UserFromBody bool `json:"user_from_body,omitempty"`
+
+	// Where the channel of a request is found, for limits and votes: placeholders
+	// such as `{http.request.uri.query.utm_source}` or
+	// `{http.request.header.X-Channel}`, and `referrer` for the host of the page
+	// that led here. The first that says something counts.
+	Channel []string `json:"channel,omitempty"`
+
+	// How long the answer to a vote waits for what the aggregator says: whether it
+	// was counted, and the new score and rank. Default: it does not wait.
+	Confirm caddy.Duration `json:"confirm,omitempty"`
+
 	// Whether visitors who ask for it by `Sec-GPC: 1` or `DNT: 1` are left
 	// uncounted.
 	HonorOptOut bool `json:"honor_opt_out,omitempty"`

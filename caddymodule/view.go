@@ -76,7 +76,7 @@ func (h *Handler) judgePage(r *http.Request) ruleset.Reason {
 	if h.optedOut(r) {
 		return ruleset.OptOut
 	}
-	if h.app.bots.Classify(r.Header.Get("User-Agent")).Bot {
+	if h.app.bots.Classify(r.Header.Get("User-Agent"), clientIP(r)).Bot {
 		return ruleset.Bot
 	}
 	return ""

@@ -55,7 +55,7 @@ var (
 		UTF8:             cbor.UTF8RejectInvalid,
 		MaxArrayElements: MaxHits,
 		MaxMapPairs:      64,
-		MaxNestedLevels:  4,
+		MaxNestedLevels:  5,
 	}.DecMode())
 )
 

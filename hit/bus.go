@@ -20,6 +20,9 @@ const (
 	// SubjectQuery answers a request whose body is [Query] with [Answer], as
 	// JSON: the reading side of the HTTP API, for edges that serve it to visitors.
 	SubjectQuery = "hotboard.query"
+	// SubjectOutcomes has what aggregators tell all edges of votes, as [Outcomes] in
+	// JSON. What gets lost there costs nobody a count.
+	SubjectOutcomes = "hotboard.outcomes"
 	// SubjectRules answers any request with the ruleset in force, as JSON.
 	SubjectRules = "hotboard.rules"
 
@@ -28,16 +31,47 @@ const (
 	SaltBucket = "HOTBOARD_SALTS"
 )
 
+// Outcomes is what came of votes that were counted or refused.
+type Outcomes struct {
+	Votes []VoteOutcome `json:"votes,omitempty"`
+	Used  []UsedQuota   `json:"used,omitempty"`
+}
+
+// VoteOutcome is what came of a hit that asked for it.
+type VoteOutcome struct {
+	Confirm uint64 `json:"confirm"` // [Hit.Confirm]
+	// Reason is a reason of package ruleset: counted, duplicate, over_quota,
+	// closed, unknown_item, …
+	Reason string `json:"reason"`
+	Rule   string `json:"rule,omitempty"` // the limit, of over_quota
+	// Score and Rank of the item on the list's board of all time after it; 0 when
+	// they are not known.
+	Score float64 `json:"score,omitempty"`
+	Rank  int64   `json:"rank,omitempty"`
+}
+
+// UsedQuota is a key of which no more votes are counted in a window.
+type UsedQuota struct {
+	List   string `json:"list"`
+	Rule   string `json:"rule"`
+	Window string `json:"window"`
+	Start  int64  `json:"start"` // beginning of the window, in seconds since the Unix epoch; 0 for a campaign
+	Key    uint64 `json:"key"`
+	Count  int64  `json:"count"` // votes counted
+}
+
 // Applied says, for each shard, the highest batch sequence of one edge that is
 // in the counts. A shard that has none is absent.
 type Applied struct {
 	Shards map[int]uint64 `json:"shards"`
 }
 
-// Query is one GET request to the reading API, as an edge passes it on.
+// Query is one request to the reading API, as an edge passes it on.
 type Query struct {
 	Path  string `json:"path"`  // for example /hot; escaped as in a URL
 	Query string `json:"query"` // the raw query, without the question mark
+	// Body is that of a POST request, JSON; empty for a GET.
+	Body []byte `json:"body,omitempty"`
 }
 
 // Answer is the reply to a [Query].

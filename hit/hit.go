@@ -21,6 +21,7 @@ type Kind uint8
 // The kinds of hit. The numbers are part of the wire format.
 const (
 	View Kind = 1
+	Vote Kind = 2
 )
 
 // Source says who named an item's publish time. A higher Source is believed
@@ -37,7 +38,7 @@ const (
 // MaxIDBytes is the longest list or item id, in bytes of UTF-8.
 const MaxIDBytes = 256
 
-// Hit is one accepted view of an item.
+// Hit is one accepted view of an item, or one vote for it.
 type Hit struct {
 	Kind Kind   `cbor:"1,keyasint"`
 	List string `cbor:"2,keyasint"`
@@ -51,7 +52,34 @@ type Hit struct {
 	// milliseconds since the Unix epoch, UTC; 0 when it does not know.
 	Published     int64  `cbor:"6,keyasint,omitempty"`
 	PublishedFrom Source `cbor:"7,keyasint,omitempty"`
+	// Channel is where the request came from, for the extra allowance that a limit
+	// gives a channel. At most [MaxChannelBytes] bytes.
+	Channel string `cbor:"8,keyasint,omitempty"`
+	// Quotas are the counts that this vote uses up. Views have none: they are
+	// sharded by item, so nobody sees all views of one key.
+	Quotas []Quota `cbor:"9,keyasint,omitempty"`
+	// Confirm, when it is not 0, is a random number by which the edge will know
+	// the outcome of this hit among [Outcomes].
+	Confirm uint64 `cbor:"10,keyasint,omitempty"`
 }
+
+// Quota is one count of a calendar window of a limit: the aggregator, which sees
+// all votes of a list, holds it to the limit's max.
+type Quota struct {
+	_ struct{} `cbor:",toarray"`
+	// Rule is the limit's name, Window the id of its window.
+	Rule   string
+	Window string
+	// Key is a keyed hash of what the limit counts by, under a secret that all
+	// edges share and that is forgotten when the window is over.
+	Key uint64
+}
+
+// Bounds of a hit's fields, beside [MaxIDBytes].
+const (
+	MaxChannelBytes = 64
+	MaxQuotas       = 16
+)
 
 // Errors that ValidID returns.
 var (
@@ -90,8 +118,10 @@ func (h *Hit) Valid() error {
 // ValidFields is [Hit.Valid] for a hit whose list and item are known to be valid.
 func (h *Hit) ValidFields() error {
 	switch {
-	case h.Kind != View:
+	case h.Kind != View && h.Kind != Vote:
 		return fmt.Errorf("unknown kind of hit %d", h.Kind)
+	case len(h.Channel) > MaxChannelBytes || len(h.Quotas) > MaxQuotas:
+		return fmt.Errorf("a channel of %d bytes, %d quotas: more than %d and %d", len(h.Channel), len(h.Quotas), MaxChannelBytes, MaxQuotas)
 	case h.Time <= 0:
 		return fmt.Errorf("time %d is not after 1970", h.Time)
 	case h.Published < 0 || h.PublishedFrom > FromOrigin:
@@ -100,16 +130,19 @@ func (h *Hit) ValidFields() error {
 	return nil
 }
 
-// Shard returns which of n shards counts an item of a list of views: FNV-1a of
-// the list, a zero byte and the item, modulo n. Every edge and every store must
-// agree on it, so it never changes for a log that exists.
-func Shard(list, item string, n int) int {
+// Shard returns which of n shards counts a hit. For views it is FNV-1a of the
+// list, a zero byte and the item, modulo n; for votes, whose quotas need every
+// vote of a list in one place, FNV-1a of the list alone. Every edge and every
+// store must agree on it, so it never changes for a log that exists.
+func Shard(kind Kind, list, item string, n int) int {
 	if n <= 1 {
 		return 0
 	}
 	f := fnv.New64a()
 	f.Write([]byte(list))
-	f.Write([]byte{0})
-	f.Write([]byte(item))
+	if kind != Vote {
+		f.Write([]byte{0})
+		f.Write([]byte(item))
+	}
 	return int(f.Sum64() % uint64(n))
 }

@@ -203,13 +203,13 @@ func TestShardIsStable(t *testing.T) {
 		{"articles", "rust-in-caddy", 16, shardFNV("articles\x00rust-in-caddy", 16)},
 		{"a", "", 7, shardFNV("a\x00", 7)},
 	} {
-		if got := hit.Shard(tc.list, tc.item, tc.n); got != tc.want {
+		if got := hit.Shard(hit.View, tc.list, tc.item, tc.n); got != tc.want {
 			t.Errorf("shard of %s/%s in %d: got %d, want %d", tc.list, tc.item, tc.n, got, tc.want)
 		}
 	}
 	seen := map[int]int{}
 	for i := range 16000 {
-		seen[hit.Shard("articles", "item-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+string(rune('0'+i/26%10))+string(rune('0'+i/260%10))+string(rune('0'+i/2600)), 16)]++
+		seen[hit.Shard(hit.View, "articles", "item-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+string(rune('0'+i/26%10))+string(rune('0'+i/260%10))+string(rune('0'+i/2600)), 16)]++
 	}
 	for s, n := range seen {
 		if n < 700 || n > 1300 {

@@ -102,10 +102,10 @@ lists:
     boards: [day, year]
     zone: Europe/Atlantis
 `))
-	want := `rules.yaml:1:1: list: unknown key; known here are lists
+	want := `rules.yaml:1:1: list: unknown key; known here are bots, limits, lists
 rules.yaml:3:11: lists[0].name: "Articles" is not a name: 1 to 64 of a-z, 0-9, - and _
 rules.yaml:6:9: lists[0].pages[1]: pattern "articles/{id}": it does not begin with "/"
-rules.yaml:7:5: lists[0].dedupe: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, weights, zone
+rules.yaml:7:5: lists[0].dedupe: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, votes, weights, zone
 rules.yaml:8:12: lists[0].dedup: 2d is not between 1ms and 24h
 rules.yaml:9:21: lists[0].statuses[1]: want a number, not a string
 rules.yaml:9:25: lists[0].statuses[2]: 999 is not a status: 100 to 599
@@ -128,7 +128,7 @@ rules.yaml:18:11: lists[2].zone: "Europe/Atlantis" is not an IANA time zone such
 	_, err = ParseJSON([]byte("{\"lists\": [\n  {\"name\": \"A\", \"dedup\": 600,\n   \"zones\": 1}]}"))
 	want = `2:12: lists[0].name: "A" is not a name: 1 to 64 of a-z, 0-9, - and _
 2:26: lists[0].dedup: duration "600": want a number and a unit, such as "90s", "10m", "36h", "7d" or "1w2d"
-3:4: lists[0].zones: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, weights, zone`
+3:4: lists[0].zones: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, votes, weights, zone`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

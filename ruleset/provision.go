@@ -12,6 +12,7 @@ import (
 	"time"
 	_ "time/tzdata" // zones must load in containers without a zone database too
 
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
@@ -73,7 +74,50 @@ func (r *Ruleset) Provision() error {
 		}
 		problems.errs = append(problems.errs, at.errs...)
 	}
+	names := make(map[string]int)
+	for i, l := range r.Limits {
+		at := problemList{path: fmt.Sprintf("limits[%d]", i)}
+		if l == nil {
+			problems.addf(at.path, "it is empty: a limit has a name, by and windows")
+			continue
+		}
+		l.provision(&at, r.Lists)
+		if first, ok := names[l.Name]; ok && l.Name != "" {
+			at.addf("name", "limits[%d] has the name %q already", first, l.Name)
+		} else {
+			names[l.Name] = i
+		}
+		problems.errs = append(problems.errs, at.errs...)
+	}
+	r.provisionQuotas(&problems)
+	if r.Bots != nil {
+		at := problemList{path: "bots"}
+		r.Bots.provision(&at, r)
+		problems.errs = append(problems.errs, at.errs...)
+	}
 	return errors.Join(problems.errs...)
+}
+
+// provisionQuotas sees to it that a vote can name all the counts it uses up.
+func (r *Ruleset) provisionQuotas(problems *problemList) {
+	for i, list := range r.Lists {
+		if list == nil || list.Votes == nil {
+			continue
+		}
+		n := 0
+		for _, l := range r.Limits {
+			if l != nil && l.AppliesToList(list.Name) {
+				for j := range l.Windows {
+					if !l.Windows[j].IsRate() {
+						n++
+					}
+				}
+			}
+		}
+		if n > hit.MaxQuotas {
+			problems.addf(fmt.Sprintf("lists[%d]", i), "%d calendar windows of limits apply to its votes, more than %d: restrict some by when.lists", n, hit.MaxQuotas)
+		}
+	}
 }
 
 // problemList collects problems below a path.
@@ -93,9 +137,17 @@ func (l *List) provision(at *problemList) {
 	if !listName.MatchString(l.Name) {
 		at.addf("name", "%q is not a name: 1 to 64 of a-z, 0-9, - and _", l.Name)
 	}
-	l.provisionPages(at)
-	l.provisionResponse(at)
+	if l.Votes != nil {
+		l.provisionVotes(at)
+		if l.Score.Model == "" {
+			l.Score.Model = Count
+		}
+	} else {
+		l.provisionPages(at)
+		l.provisionResponse(at)
+	}
 	switch {
+	case l.Dedup == 0 && l.Votes != nil:
 	case l.Dedup == 0:
 		l.Dedup = DefaultDedup
 	case l.Dedup < Duration(time.Millisecond) || l.Dedup > maxDedup:

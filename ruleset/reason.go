@@ -20,6 +20,17 @@ const (
 	UnknownList Reason = "unknown_list" // a beacon named a list that does not exist
 	OptOut      Reason = "opt_out"      // the visitor asks not to be counted (Sec-GPC, DNT), and the site heeds it
 
+	// What limits and polls decide. A limit's reason is "limited:" and its name.
+	Limited      Reason = "limited"
+	UnknownItem  Reason = "unknown_item"  // a vote for what is no option of its list
+	NotOpen      Reason = "not_open"      // a vote before the poll opens
+	Closed       Reason = "closed"        // a vote after the poll closed
+	UserRequired Reason = "user_required" // a vote of nobody the site knows, in a poll that requires one
+
+	// What becomes of a speculative view, which is neither counted nor refused yet.
+	Confirmed Reason = "confirmed" // the page was shown: it is counted
+	Expired   Reason = "expired"   // it was not shown
+
 	// What the response decides, see [List.CheckResponse].
 	Status      Reason = "status"       // a status that the list does not count
 	ContentType Reason = "content_type" // a media type that the list does not count
@@ -27,6 +38,7 @@ const (
 
 	// What happens to a hit after it was accepted.
 	DroppedQueueFull Reason = "dropped_queue_full" // more views than the disk takes; the page was served
+	OverQuota        Reason = "over_quota"         // the aggregator has counted as many of the key as a limit allows
 	Duplicate        Reason = "duplicate"          // same visitor and item within the list's dedup time
 	Invalid          Reason = "invalid"            // a hit that the aggregator cannot count
 )

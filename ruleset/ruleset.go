@@ -16,6 +16,10 @@ import (
 type Ruleset struct {
 	// Lists are tried in order. A request may be a view in several of them.
 	Lists []*List `json:"lists,omitempty"`
+	// Limits refuse what comes too often. All that apply to a hit have to admit it.
+	Limits []*Limit `json:"limits,omitempty"`
+	// Bots says which clients are no people. Default: the built-in rules alone.
+	Bots *Bots `json:"bots,omitempty"`
 }
 
 // List is one set of items that are ranked against each other, for example the
@@ -29,7 +33,7 @@ type List struct {
 	// is the part named {id}, or else all named parts joined by "/". Patterns are
 	// compared with the decoded path, case counts, and a trailing slash on either
 	// side makes no difference. The first that matches names the item. Without
-	// Pages and ID only beacons count.
+	// Pages, ID and Votes only beacons count.
 	Pages []string `json:"pages,omitempty"`
 	// ID names the item by a Caddy placeholder in its full form, for example
 	// {http.request.uri.query.id}, where the path alone does not; Pages, if there
@@ -46,14 +50,20 @@ type List struct {
 	// publish time, as an RFC 3339 or HTTP date. Default: Hotboard-Published.
 	PublishedHeader string `json:"published_header,omitempty"`
 
+	// Votes makes this a list of options that are voted for. Such a list has no
+	// pages, ranks by count unless Score says otherwise, and every vote of it is
+	// counted by one shard, so that quotas are exact.
+	Votes *Votes `json:"votes,omitempty"`
+
 	// Dedup is how long after a counted view the same visitor's next view of the
-	// same item is a duplicate. Default: 10m. At most 24h.
+	// same item is a duplicate. Default: 10m; for votes none, their limits say how
+	// many there may be. At most 24h.
 	Dedup Duration `json:"dedup,omitempty"`
 	// Zone is the IANA time zone in which days, weeks and months begin. Default: UTC.
 	Zone string `json:"zone,omitempty"`
 	// Weights turn views into points. Default: 1 a view and 2 more a unique view.
 	Weights *Weights `json:"weights,omitempty"`
-	// Score is how the hot board ranks. Default: gravity.
+	// Score is how the hot board ranks. Default: gravity; for votes count.
 	Score Score `json:"score,omitzero"`
 	// Boards are the period boards that are kept: hour, day, week, month, all.
 	// Default: all five.

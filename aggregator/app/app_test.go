@@ -130,7 +130,7 @@ func TestFromTheLogToTheBoard(t *testing.T) {
 	f.counts("articles", 3)
 
 	applied := request[hit.Applied](f, hit.SubjectApplied, []byte("edge-1"))
-	shard := hit.Shard("articles", "a", testShards)
+	shard := hit.Shard(hit.View, "articles", "a", testShards)
 	if applied.Shards[shard] != 1 {
 		t.Errorf("applied = %+v", applied)
 	}

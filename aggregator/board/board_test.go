@@ -45,7 +45,7 @@ func (c *counts) boards() *board.Boards {
 // put sets an item's value in a set, and its record where there is none.
 func (c *counts) put(set store.Set, item string, tally store.Tally) {
 	c.t.Helper()
-	shard := hit.Shard("a", item, c.store.Shards())
+	shard := hit.Shard(hit.View, "a", item, c.store.Shards())
 	pos, err := c.store.Position(context.Background(), shard)
 	if err != nil {
 		c.t.Fatal(err)
@@ -183,7 +183,7 @@ func TestHalfLifeOverShards(t *testing.T) {
 		id := fmt.Sprint("item", i)
 		want[id] = float64(i + 1)
 		c.put(board.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
-		c.put(set, id, store.Tally{Score: want[id] * math.Pow(1024, float64(hit.Shard("a", id, 2)))})
+		c.put(set, id, store.Tally{Score: want[id] * math.Pow(1024, float64(hit.Shard(hit.View, "a", id, 2)))})
 	}
 	got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: board.Hot, Limit: 10, Explain: true})
 	if err != nil {

@@ -87,7 +87,7 @@ func TestForgottenShard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := it.Boards[board.Hot]; (hit.Shard("a", id, 2) == 1) != (p.Score == 0) {
+		if p := it.Boards[board.Hot]; (hit.Shard(hit.View, "a", id, 2) == 1) != (p.Score == 0) {
 			t.Errorf("%s is at %+v", id, p)
 		}
 	}

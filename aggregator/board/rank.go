@@ -69,7 +69,7 @@ func (b *Boards) bounds(score float64, sc *scale) []float64 {
 }
 
 func (b *Boards) shardOf(list, item string) int {
-	return hit.Shard(list, item, b.store.Shards())
+	return hit.Shard(hit.View, list, item, b.store.Shards())
 }
 
 // totals sums the totals of each set over the shards; Newest is the newest.

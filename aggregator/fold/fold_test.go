@@ -42,7 +42,7 @@ func (l *log) add(hits ...hit.Hit) {
 	l.t.Helper()
 	byShard := map[int][]hit.Hit{}
 	for _, h := range hits {
-		n := hit.Shard(h.List, h.Item, l.shards)
+		n := hit.Shard(h.Kind, h.List, h.Item, l.shards)
 		byShard[n] = append(byShard[n], h)
 	}
 	for shard, hits := range byShard {

@@ -175,7 +175,7 @@ func (t *tallies) want(h *hit.Hit, received time.Time) {
 
 // misplaced reports whether an item's id is not valid, or belongs to another shard.
 func (t *tallies) misplaced(h *hit.Hit) bool {
-	return hit.ValidID(h.Item) != nil || hit.Shard(h.List, h.Item, t.folder.Store.Shards()) != t.shard
+	return hit.ValidID(h.Item) != nil || hit.Shard(h.Kind, h.List, h.Item, t.folder.Store.Shards()) != t.shard
 }
 
 func (t *tallies) list(name string) *listWork {

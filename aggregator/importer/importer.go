@@ -179,7 +179,7 @@ func (im *run) publish(ctx context.Context, log io.ReadSeeker) error {
 			continue
 		}
 		for _, h := range im.judge.views(&entry) {
-			p, shard := im.producers[h.list], hit.Shard(h.List, h.Item, im.shards)
+			p, shard := im.producers[h.list], hit.Shard(h.Kind, h.List, h.Item, im.shards)
 			p.hits[shard] = append(p.hits[shard], h.Hit)
 		}
 		im.progress.Lines = r.Line()

@@ -40,7 +40,7 @@ type listHit struct {
 }
 
 func newJudge(rules *ruleset.Ruleset, only string, content [sha256.Size]byte) (*judge, error) {
-	j := &judge{rules: rules, index: map[*ruleset.List]int{}, bots: bots.New(botCache), content: content,
+	j := &judge{rules: rules, index: map[*ruleset.List]int{}, bots: bots.New(rules.Bots, botCache), content: content,
 		summary: Summary{Reasons: map[ruleset.Reason]int{}, Views: map[string]int{}}}
 	if only != "" && rules.List(only) == nil {
 		return nil, fmt.Errorf("the rules have no list %q", only)
@@ -74,7 +74,7 @@ func (j *judge) views(e *accesslog.Entry) []listHit {
 		return nil
 	}
 	reason := ruleset.CheckLogged(e.Method, e.Header)
-	if reason == "" && e.KnowsUserAgent && j.bots.Classify(e.UserAgent).Bot {
+	if reason == "" && e.KnowsUserAgent && j.bots.Classify(e.UserAgent, e.IP).Bot {
 		reason = ruleset.Bot
 	}
 	for _, t := range j.targets {

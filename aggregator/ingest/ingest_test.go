@@ -399,7 +399,7 @@ func TestLostBatchesAreReported(t *testing.T) {
 		f.edge.Add(bustest.View("articles", "x", rand.Uint64(), time.Now()))
 	}
 	f.edge.Low = 3
-	shard := hit.Shard("articles", "x", testShards)
+	shard := hit.Shard(hit.View, "articles", "x", testShards)
 	f.edge.Publish(shard, 3)
 	f.edge.Publish(shard, 4)
 	f.sent = 2

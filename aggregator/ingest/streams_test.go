@@ -123,7 +123,7 @@ func TestFirstInLog(t *testing.T) {
 	for range 2*fetchSize + 10 {
 		f.edge.Add(bustest.View("articles", "x", 1, time.Now()))
 	}
-	shard := hit.Shard("articles", "x", testShards)
+	shard := hit.Shard(hit.View, "articles", "x", testShards)
 	for _, seq := range []uint64{3, 4, 9, 7} {
 		f.edge.Publish(shard, seq)
 	}

@@ -240,7 +240,7 @@ func TestOpenRefuses(t *testing.T) {
 				for range 3 {
 					mustAppend(t, o, "i")
 				}
-				shard := hit.Shard("articles", "i", 4)
+				shard := hit.Shard(hit.View, "articles", "i", 4)
 				err := o.spool.db.Update(func(tx *bbolt.Tx) error {
 					b, err := shardBucket(tx, o.Edge(), shard)
 					return errors.Join(err, b.Delete(seqKey(2)))

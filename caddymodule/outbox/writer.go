@@ -144,7 +144,7 @@ func (o *Outbox) pack(views, appended []hit.Hit) []*batch {
 }
 
 func (o *Outbox) add(h *hit.Hit) {
-	shard := hit.Shard(h.List, h.Item, o.opts.Shards)
+	shard := hit.Shard(h.Kind, h.List, h.Item, o.opts.Shards)
 	o.byShard[shard] = append(o.byShard[shard], *h)
 }
 

@@ -102,7 +102,7 @@ func publish(t testing.TB, nc *nats.Conn, hits []hit.Hit, shards int) []uint64 {
 		pending[shard] = pending[shard][:0]
 	}
 	for _, h := range hits {
-		shard := hit.Shard(h.List, h.Item, shards)
+		shard := hit.Shard(h.Kind, h.List, h.Item, shards)
 		if pending[shard] = append(pending[shard], h); len(pending[shard]) == hit.MaxHits {
 			flush(shard)
 		}

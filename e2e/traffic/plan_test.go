@@ -27,7 +27,7 @@ func TestPlanAgreesWithRules(t *testing.T) {
 	t.Parallel()
 	const dedup = 10 * time.Minute
 	p, now := testPlan(dedup, 500)
-	classifier := bots.New(100)
+	classifier := bots.New(nil, 100)
 
 	type pair struct {
 		visitor uint64
@@ -41,7 +41,7 @@ func TestPlanAgreesWithRules(t *testing.T) {
 		r := p.next(now)
 		v := ignored
 		agent := r.header.Get("User-Agent")
-		if ruleset.CheckRequest(r.method, r.header) == "" && !classifier.Classify(agent).Bot && r.kind != asset {
+		if ruleset.CheckRequest(r.method, r.header) == "" && !classifier.Classify(agent, netip.Addr{}).Bot && r.kind != asset {
 			day := now.Truncate(24 * time.Hour)
 			at := pair{ruleset.Visitor([]byte("salt"), netip.MustParseAddr(r.header.Get(forwarded)), agent), r.path, day}
 			if before, ok := last[at]; ok && now.Sub(before) < dedup {
@@ -150,14 +150,14 @@ func TestVisitorsDiffer(t *testing.T) {
 
 func TestAgents(t *testing.T) {
 	t.Parallel()
-	classifier := bots.New(100)
+	classifier := bots.New(nil, 100)
 	for _, agent := range browsers {
-		if v := classifier.Classify(agent); v.Bot {
+		if v := classifier.Classify(agent, netip.Addr{}); v.Bot {
 			t.Errorf("%q is taken for a bot: %s", agent, v.Reason)
 		}
 	}
 	for _, agent := range botAgents {
-		if v := classifier.Classify(agent); !v.Bot {
+		if v := classifier.Classify(agent, netip.Addr{}); !v.Bot {
 			t.Errorf("%q is taken for a browser", agent)
 		}
 	}

@@ -3,9 +3,12 @@
 package bots
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/mileusna/useragent"
+
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // maxUserAgent is the longest User-Agent whose verdict is remembered, and how
@@ -22,6 +25,8 @@ type Verdict struct {
 	// that is known or has a bot's address, "no_user_agent" when there is none.
 	// It is empty for a person.
 	Reason string
+	// Device is one of [ruleset.Devices].
+	Device string
 }
 
 // Classifier gives verdicts and remembers them per User-Agent. It is safe for
@@ -30,13 +35,14 @@ type Classifier struct{ cache *cache }
 
 // New returns a Classifier that remembers the verdicts of about cacheSize
 // User-Agents, at least of one. A site sees some thousand different ones a day.
-func New(cacheSize int) *Classifier {
+// The rules, which may be nil, are provisioned; their File is not read here.
+func New(rules *ruleset.Bots, cacheSize int) *Classifier {
 	return &Classifier{cache: newCache(max(1, cacheSize))}
 }
 
-// Classify returns the verdict on a User-Agent. One that was seen before costs
-// no allocation.
-func (c *Classifier) Classify(userAgent string) Verdict {
+// Classify returns the verdict on a client; ip is the zero Addr where it is not
+// known. A User-Agent that was seen before costs no allocation.
+func (c *Classifier) Classify(userAgent string, ip netip.Addr) Verdict {
 	if len(userAgent) > maxUserAgent {
 		return classify(userAgent[:maxUserAgent])
 	}

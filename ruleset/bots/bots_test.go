@@ -2,6 +2,7 @@ package bots
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -32,10 +33,10 @@ func TestClassify(t *testing.T) {
 		{chrome + strings.Repeat("x", 2*maxUserAgent), person},
 		{"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)" + strings.Repeat(" ", 2*maxUserAgent), crawler},
 	}
-	c := New(100)
+	c := New(nil, 100)
 	for range 2 { // the second time from the cache
 		for _, tt := range tests {
-			if got := c.Classify(tt.userAgent); got != tt.want {
+			if got := c.Classify(tt.userAgent, netip.Addr{}); got != tt.want {
 				t.Errorf("%.60q: %+v, want %+v", tt.userAgent, got, tt.want)
 			}
 		}
@@ -52,11 +53,11 @@ func (c *cache) size() (n int) {
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 100, 1000} {
-		c := New(size)
+		c := New(nil, size)
 		for i := range 20_000 {
-			c.Classify(fmt.Sprintf("Agent/%d", i))
+			c.Classify(fmt.Sprintf("Agent/%d", i), netip.Addr{})
 			if i%3 == 0 {
-				c.Classify(chrome) // in use all the time, so it stays
+				c.Classify(chrome, netip.Addr{}) // in use all the time, so it stays
 			}
 		}
 		// Each shard rounds its generations up.
@@ -67,8 +68,8 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Errorf("size %d: a flood pushed out what was in use", size)
 		}
 	}
-	c := New(100)
-	c.Classify(strings.Repeat("x", maxUserAgent+1))
+	c := New(nil, 100)
+	c.Classify(strings.Repeat("x", maxUserAgent+1), netip.Addr{})
 	if n := c.cache.size(); n != 0 {
 		t.Errorf("%d entries after a User-Agent that is too long", n)
 	}
@@ -76,7 +77,7 @@ func TestCacheIsBounded(t *testing.T) {
 
 func TestClassifyIsConcurrent(t *testing.T) {
 	t.Parallel()
-	c := New(50)
+	c := New(nil, 50)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -86,7 +87,7 @@ func TestClassifyIsConcurrent(t *testing.T) {
 				if bot {
 					agent = fmt.Sprintf("Mozilla/5.0 (compatible; Googlebot/2.%d; +http://www.google.com/bot.html)", (i*g)%97)
 				}
-				if got := c.Classify(agent); got.Bot != bot {
+				if got := c.Classify(agent, netip.Addr{}); got.Bot != bot {
 					t.Errorf("%q: %+v", agent, got)
 				}
 			}
@@ -96,20 +97,20 @@ func TestClassifyIsConcurrent(t *testing.T) {
 }
 
 func TestClassifyAllocates(t *testing.T) {
-	c := New(100)
-	c.Classify(chrome)
-	if n := testing.AllocsPerRun(100, func() { c.Classify(chrome) }); n != 0 {
+	c := New(nil, 100)
+	c.Classify(chrome, netip.Addr{})
+	if n := testing.AllocsPerRun(100, func() { c.Classify(chrome, netip.Addr{}) }); n != 0 {
 		t.Errorf("%v allocations for a User-Agent that is known", n)
 	}
 }
 
 func BenchmarkClassify(b *testing.B) {
 	b.Run("known", func(b *testing.B) {
-		c := New(1000)
+		c := New(nil, 1000)
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				c.Classify(chrome)
+				c.Classify(chrome, netip.Addr{})
 			}
 		})
 	})

@@ -62,7 +62,7 @@ func (e *Edge) Add(hits ...hit.Hit) map[int]uint64 {
 	e.t.Helper()
 	byShard := map[int][]hit.Hit{}
 	for _, h := range hits {
-		s := hit.Shard(h.List, h.Item, e.shards)
+		s := hit.Shard(h.Kind, h.List, h.Item, e.shards)
 		byShard[s] = append(byShard[s], h)
 	}
 	seqs := map[int]uint64{}

@@ -133,7 +133,7 @@ func (s *Store) Next(ctx context.Context, set store.Set, bounds []float64) ([]*s
 func (s *Store) byShard(list string, items []string) [][]int {
 	indexes := make([][]int, len(s.shards))
 	for i, item := range items {
-		n := hit.Shard(list, item, len(s.shards))
+		n := hit.Shard(hit.View, list, item, len(s.shards))
 		indexes[n] = append(indexes[n], i)
 	}
 	return indexes

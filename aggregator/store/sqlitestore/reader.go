@@ -165,7 +165,7 @@ func (s *Store) Next(ctx context.Context, set store.Set, bounds []float64) ([]*s
 func (s *Store) byShard(list string, items []string) [][]string {
 	grouped := make([][]string, s.shards)
 	for _, item := range items {
-		n := hit.Shard(list, item, s.shards)
+		n := hit.Shard(hit.View, list, item, s.shards)
 		grouped[n] = append(grouped[n], item)
 	}
 	return grouped

@@ -22,7 +22,7 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 	shardOf := make([]int, items)
 	for i := range names {
 		names[i] = fmt.Sprintf("2026/11/an-article-with-a-title-%d", i)
-		shardOf[i] = hit.Shard(list, names[i], s.Shards())
+		shardOf[i] = hit.Shard(hit.View, list, names[i], s.Shards())
 	}
 	var sets []store.Set
 	for _, name := range []string{"hour:20261120T100000Z", "day:20261120T000000Z", "week:20261116T000000Z", "month:20261101T000000Z", "all", "halflife:24h"} {

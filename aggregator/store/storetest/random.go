@@ -145,7 +145,7 @@ func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 }
 
 func (p *twin) itemsIn(list string, shard int) *rapid.Generator[string] {
-	return rapid.SampledFrom(randomItems).Filter(func(item string) bool { return hit.Shard(list, item, p.s.Shards()) == shard })
+	return rapid.SampledFrom(randomItems).Filter(func(item string) bool { return hit.Shard(hit.View, list, item, p.s.Shards()) == shard })
 }
 
 // compare asks both stores everything.

@@ -124,7 +124,7 @@ func (w *writer) read(want store.Want) *store.Have {
 func itemIn(list string, shard, shards, n int) string {
 	for i := 0; ; i++ {
 		item := fmt.Sprintf("item-%d", i)
-		if hit.Shard(list, item, shards) != shard {
+		if hit.Shard(hit.View, list, item, shards) != shard {
 			continue
 		}
 		if n == 0 {

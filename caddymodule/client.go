@@ -1,0 +1,86 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/hotboard/hotboard/caddymodule/limit"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/bots"
+)
+
+// referrerChannel as a source of the channel is the host of the Referer header.
+const referrerChannel = "referrer"
+
+// client is what a request tells about who sent it. It stays in the memory of
+// this process, for the time of a request.
+type client struct {
+	ip      netip.Addr
+	who     identity
+	user    string // "" where the site knows nobody
+	channel string
+	bot     bots.Verdict
+}
+
+// clientOf looks at who sent r.
+func (h *Handler) clientOf(r *http.Request) client {
+	ip := clientIP(r)
+	return client{
+		ip:      ip,
+		who:     h.identify(r),
+		user:    h.evaluate(r, h.User),
+		channel: h.channelOf(r),
+		bot:     h.app.bots.Classify(r.Header.Get("User-Agent"), ip),
+	}
+}
+
+// evaluate returns the value of a placeholder; "" when there is none.
+func (h *Handler) evaluate(r *http.Request, placeholder string) string {
+	if placeholder == "" {
+		return ""
+	}
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return ""
+	}
+	return repl.ReplaceAll(placeholder, "")
+}
+
+// channelOf returns the first source of the channel that says something.
+func (h *Handler) channelOf(r *http.Request) string {
+	for _, source := range h.Channel {
+		var c string
+		if source == referrerChannel {
+			if u, err := url.Parse(r.Header.Get("Referer")); err == nil {
+				c = strings.ToLower(u.Hostname())
+			}
+		} else {
+			c = h.evaluate(r, source)
+		}
+		if c = validChannel(c); c != "" {
+			return c
+		}
+	}
+	return ""
+}
+
+// validChannel returns c if it can be a channel.
+func validChannel(c string) string {
+	if c == "" || len(c) > hit.MaxChannelBytes || hit.ValidID(c) != nil {
+		return ""
+	}
+	return c
+}
+
+// limited returns c as limits look at it.
+func (c *client) limited(l *ruleset.List, item string) limit.Hit {
+	return limit.Hit{
+		List: l, Item: item, Channel: c.channel, Device: c.bot.Device,
+		IP: c.ip, User: c.user, VisitorIP: c.who.ip, VisitorText: c.who.text,
+	}
+}
