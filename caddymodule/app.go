@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
@@ -47,8 +48,15 @@ type App struct {
 	// this process, in a Caddy that is built with it.
 	BrokerRaw json.RawMessage `json:"broker,omitempty" caddy:"namespace=hotboard.broker inline_key=type"`
 
+	// How many counts of limits are kept in memory, of all limits together. An
+	// attack with more different keys than that has the oldest of its own
+	// forgotten. A million are less than 150 MB, taken as they are used.
+	// Default: 1000000.
+	LimitKeys int `json:"limit_keys,omitempty"`
+
 	broker Broker
 	bots   *bots.Classifier
+	limits *limit.Rules // set once rt is
 
 	// rt is what this configuration acquired: nil before it started and when it
 	// could not.
@@ -66,8 +74,12 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// botCache is how many User-Agents' verdicts are remembered.
-const botCache = 16384
+const (
+	// botCache is how many User-Agents' verdicts are remembered.
+	botCache = 16384
+	// defaultLimitKeys is how many counts limits keep.
+	defaultLimitKeys = 1_000_000
+)
 
 // Provision prepares the app. It touches no file and connects to nothing, so
 // that a configuration can be validated beside a running one.
@@ -76,6 +88,12 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("the lists have mistakes:\n%w", err)
 	}
 	a.bots = bots.New(a.Bots, botCache)
+	switch {
+	case a.LimitKeys == 0:
+		a.LimitKeys = defaultLimitKeys
+	case a.LimitKeys < 0:
+		return fmt.Errorf("limit_keys: %d is less than 0", a.LimitKeys)
+	}
 
 	a.Dir = caddy.NewReplacer().ReplaceAll(a.Dir, "")
 	if a.Dir == "" {
@@ -113,7 +131,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
-	rt.conns.Enter(a, conn)
+	rt.enter(a, conn)
 	return nil
 }
 
@@ -137,6 +155,7 @@ func (a *App) acquire() (*runtime, error) {
 		a.tried = err
 		return nil, err
 	}
+	a.limits = rt.limits.Bind(a.Limits)
 	a.rt.Store(rt)
 	return rt, nil
 }
@@ -156,7 +175,8 @@ func (a *App) Cleanup() error {
 		// When this was the last, the outbox publishes what it can while the
 		// connection is still there.
 		errs = append(errs, releaseRuntime(a.Dir))
-		rt.conns.Leave(a)
+		rt.leave(a)
+		a.limits.Release()
 	}
 	if a.broker != nil {
 		errs = append(errs, a.broker.Close())

@@ -114,7 +114,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.verdicts = make(map[string]verdicts, len(h.lists))
 	for _, l := range h.lists {
-		h.verdicts[l.Name] = verdictsOf(l.Name)
+		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
 	if h.Prefix != "" && (!strings.HasPrefix(h.Prefix, "/") || strings.HasSuffix(h.Prefix, "/")) {
 		return fmt.Errorf("prefix: %q does not begin with a slash, or ends in one; write for example /stats", h.Prefix)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
+	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 )
 
@@ -27,14 +28,17 @@ var errNoConnection = errors.New("no configuration has connected to a broker yet
 // not get rid of is on disk, for the next start.
 const closeTimeout = 2 * time.Second
 
-// runtime is what an edge keeps through reloads: its spool, its salts, and the
-// last answers of the aggregators.
+// runtime is what an edge keeps through reloads: its spool, its salts, the counts
+// of its limits, and the last answers of the aggregators.
 type runtime struct {
 	shards int
 	outbox *outbox.Outbox
 	salts  *salts
+	limits *limit.Limiter
 	boards *answers
 	conns  succession.Of[*nats.Conn]
+	// limitKeys is how many counts the configurations allow.
+	limitKeys succession.Of[int]
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -58,6 +62,23 @@ func acquireRuntime(dir string, shards int) (*runtime, error) {
 	return rt, nil
 }
 
+// enter puts the connection and the settings of a configuration in force.
+func (rt *runtime) enter(a *App, conn *nats.Conn) {
+	rt.conns.Enter(a, conn)
+	rt.limitKeys.Enter(a, a.LimitKeys)
+	rt.limits.SetMaxKeys(a.LimitKeys)
+}
+
+// leave takes them back, so that those of the configuration before it, if it is
+// still there, are in force again.
+func (rt *runtime) leave(a *App) {
+	rt.conns.Leave(a)
+	rt.limitKeys.Leave(a)
+	if n, ok := rt.limitKeys.Current(); ok {
+		rt.limits.SetMaxKeys(n)
+	}
+}
+
 func releaseRuntime(dir string) error {
 	_, err := runtimes.Delete(dir)
 	return err
@@ -68,7 +89,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the spool directory: %w", err)
 	}
-	rt := &runtime{shards: shards}
+	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys)}
 	var err error
 	if rt.salts, err = openSalts(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.salts")); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -17,11 +18,19 @@ const (
 	reasonVar = "hotboard.reason"
 )
 
-// reasons are those that the edge gives.
-var reasons = [...]ruleset.Reason{
-	ruleset.Counted, ruleset.Method, ruleset.Push, ruleset.Range, ruleset.Speculative, ruleset.NotDocument,
-	ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.Status, ruleset.ContentType, ruleset.Error,
-	ruleset.DroppedQueueFull,
+// reasons are those that the edge gives, beside those of limits.
+var reasons = map[hit.Kind][]ruleset.Reason{
+	hit.View: {
+		ruleset.Counted, ruleset.Method, ruleset.Push, ruleset.Range, ruleset.Speculative, ruleset.NotDocument,
+		ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.Status, ruleset.ContentType, ruleset.Error,
+		ruleset.DroppedQueueFull, ruleset.Confirmed, ruleset.Expired,
+	},
+	hit.Vote: {
+		ruleset.Counted, ruleset.Speculative, ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.DroppedQueueFull,
+		ruleset.UnknownItem, ruleset.NotOpen, ruleset.Closed, ruleset.UserRequired,
+		// what an aggregator said to a vote that asked
+		ruleset.Duplicate, ruleset.OverQuota, ruleset.Invalid,
+	},
 }
 
 // verdicts is what is kept ready for each reason, for one list.
@@ -32,10 +41,18 @@ type verdict struct {
 	text    any // the reason as a string, so that setting a variable allocates nothing
 }
 
-func verdictsOf(list string) verdicts {
-	m := make(verdicts, len(reasons))
-	for _, r := range reasons {
-		m[r] = verdict{requestsTotal.WithLabelValues(list, string(r)), string(r)}
+func verdictsOf(l *ruleset.List, limits []*ruleset.Limit) verdicts {
+	m := make(verdicts)
+	add := func(r ruleset.Reason) {
+		m[r] = verdict{requestsTotal.WithLabelValues(l.Name, string(r)), string(r)}
+	}
+	for _, r := range reasons[l.Kind()] {
+		add(r)
+	}
+	for _, limit := range limits {
+		if limit.AppliesToList(l.Name) && !limit.Shadow {
+			add(limit.Reason())
+		}
 	}
 	return m
 }
