@@ -1,14 +1,10 @@
 package caddymodule
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -20,8 +16,6 @@ import (
 )
 
 const (
-	// maxBodyBytes is the largest body that an endpoint reads.
-	maxBodyBytes = 64 << 10
 	// maxFingerprintBytes is the longest fingerprint of a client.
 	maxFingerprintBytes = 512
 	// spoolRetryAfter is the advice to a client whose beacon the spool did not
@@ -94,49 +88,10 @@ func (h *Handler) concludeAll(r *http.Request, hits []hit.Hit, reason ruleset.Re
 	}
 }
 
-// readBeacons reads the body: an object or an array of objects. Members that it
-// does not know are left alone: pages outlive versions of this module.
+// readBeacons reads the body: an object or an array of objects.
 func readBeacons(w http.ResponseWriter, r *http.Request) ([]beacon, *problem) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", "A body has at most %d bytes.", maxBodyBytes)
-	}
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "bad_body", "The body could not be read.")
-	}
-	if !utf8.Valid(body) { // which encoding/json would replace
-		return nil, refuse(http.StatusBadRequest, "bad_json", "The body is not UTF-8.")
-	}
-	body = bytes.TrimSpace(body)
-	var beacons []beacon
-	if len(body) > 0 && body[0] == '[' {
-		err = json.Unmarshal(body, &beacons)
-	} else {
-		beacons = make([]beacon, 1)
-		err = json.Unmarshal(body, &beacons[0])
-	}
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "bad_json", `The body is not {"articleId":"…"} or an array of such objects: %s.`, jsonMistake(err))
-	}
-	if len(beacons) == 0 {
-		return nil, refuse(http.StatusBadRequest, "empty", "The array has no views.")
-	}
-	return beacons, nil
-}
-
-// jsonMistake says what is wrong with a body to whom knows JSON, not Go.
-func jsonMistake(err error) string {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &kind) && kind.Field != "":
-		return kind.Field + " is a " + kind.Value + ", not a " + kind.Type.String()
-	case errors.As(err, &kind):
-		return "it is a " + kind.Value
-	case errors.As(err, &syntax):
-		return fmt.Sprintf("at byte %d: %v", syntax.Offset, syntax)
-	}
-	return err.Error()
+	beacons, _, p := readObjects[beacon](w, r, `{"articleId":"…"}`)
+	return beacons, p
 }
 
 // hitsOf returns the hits that beacons stand for, all or none.
