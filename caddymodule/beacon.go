@@ -101,7 +101,7 @@ func (h *Handler) hitsOf(r *http.Request, beacons []beacon) ([]hit.Hit, *problem
 		return nil, unavailable(spoolRetryAfter, "unavailable", "Views cannot be stored now. Send this again later.")
 	}
 	now := clock.Now()
-	salt := rt.salts.at(now)
+	salt := rt.secrets.salt(now)
 	who := h.identify(r)
 	self := who.visitor(salt)
 	hits := make([]hit.Hit, len(beacons))

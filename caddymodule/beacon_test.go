@@ -267,7 +267,7 @@ func TestFullSpool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.app.rt.Store(&runtime{shards: 1, salts: rt.salts, outbox: small})
+	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small})
 	defer e.app.rt.Store(rt)
 	if err := small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1}); err != nil {
 		if !errors.Is(err, outbox.ErrFull) {

@@ -94,7 +94,7 @@ var runtimeMetrics = []runtimeMetric{
 		func(s *runtimeState) float64 { return oneIf(s.AppliedError != nil) }),
 	gauge("broker_connected", "1 while there is a connection to the broker.",
 		func(s *runtimeState) float64 { return oneIf(s.connected) }),
-	gauge("salt_shared", "1 if all edges know visitors by the same pseudonym today, 0 while this edge has not reached the others.",
+	gauge("salt_shared", "1 if this edge has the secrets of today that all edges share, 0 while it has not reached the others: a visitor of two edges counts as two, and votes with quotas are refused.",
 		func(s *runtimeState) float64 { return oneIf(s.sharedSalt) }),
 }
 
@@ -135,7 +135,7 @@ func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 		state := runtimeState{
 			Stats:      rt.outbox.Stats(),
 			connected:  ok && nc.IsConnected(),
-			sharedSalt: !rt.salts.local.Load(),
+			sharedSalt: !rt.secrets.local.Load(),
 		}
 		for i, m := range runtimeMetrics {
 			sums[i] += m.value(&state)

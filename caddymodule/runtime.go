@@ -28,15 +28,15 @@ var errNoConnection = errors.New("no configuration has connected to a broker yet
 // not get rid of is on disk, for the next start.
 const closeTimeout = 2 * time.Second
 
-// runtime is what an edge keeps through reloads: its spool, its salts, the counts
+// runtime is what an edge keeps through reloads: its spool, its secrets, the counts
 // of its limits, and the last answers of the aggregators.
 type runtime struct {
-	shards int
-	outbox *outbox.Outbox
-	salts  *salts
-	limits *limit.Limiter
-	boards *answers
-	conns  succession.Of[*nats.Conn]
+	shards  int
+	outbox  *outbox.Outbox
+	secrets *secrets
+	limits  *limit.Limiter
+	boards  *answers
+	conns   succession.Of[*nats.Conn]
 	// limitKeys is how many counts the configurations allow.
 	limitKeys succession.Of[int]
 
@@ -67,6 +67,7 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.conns.Enter(a, conn)
 	rt.limitKeys.Enter(a, a.LimitKeys)
 	rt.limits.SetMaxKeys(a.LimitKeys)
+	rt.secrets.enter(a, &a.Ruleset)
 }
 
 // leave takes them back, so that those of the configuration before it, if it is
@@ -74,6 +75,7 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 func (rt *runtime) leave(a *App) {
 	rt.conns.Leave(a)
 	rt.limitKeys.Leave(a)
+	rt.secrets.leave(a)
 	if n, ok := rt.limitKeys.Current(); ok {
 		rt.limits.SetMaxKeys(n)
 	}
@@ -91,7 +93,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	}
 	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys)}
 	var err error
-	if rt.salts, err = openSalts(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.salts")); err != nil {
+	if rt.secrets, err = openSecrets(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.secrets")); err != nil {
 		return nil, err
 	}
 	rt.outbox, err = outbox.Open(outbox.Options{Dir: spool, Shards: shards, Logger: currentlog.Logger("hotboard.outbox")})
@@ -107,7 +109,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 		return nc
 	}, shards)
 	rt.done.Go(func() { rt.outbox.Run(ctx, bus) })
-	rt.done.Go(func() { rt.salts.run(ctx) })
+	rt.done.Go(func() { rt.secrets.run(ctx) })
 	return rt, nil
 }
 

@@ -130,7 +130,7 @@ func (v *view) offer(t *ruleset.Target, header http.Header) ruleset.Reason {
 		Kind:    hit.View,
 		List:    t.List.Name,
 		Item:    t.Item,
-		Visitor: v.who.visitor(rt.salts.at(v.time)),
+		Visitor: v.who.visitor(rt.secrets.salt(v.time)),
 		Time:    v.time.UnixMilli(),
 	}
 	if header != nil {

@@ -1,5 +1,7 @@
 package hit
 
+import "time"
+
 // Names on the bus that the edge and the aggregator share.
 const (
 	// Stream is the JetStream stream that is the log of all hits.
@@ -25,10 +27,33 @@ const (
 	SubjectOutcomes = "hotboard.outcomes"
 	// SubjectRules answers any request with the ruleset in force, as JSON.
 	SubjectRules = "hotboard.rules"
+)
 
-	// SaltBucket is the key-value bucket with the salt of each UTC day, which
-	// all edges share.
-	SaltBucket = "HOTBOARD_SALTS"
+// Bucket is a key-value bucket with secrets that all edges share: the keys of the
+// hashes under which visitors, users and the counts of limits leave an edge. Once
+// a secret is gone, nobody can tell any more whom a hash stood for.
+type Bucket struct {
+	Name string
+	// TTL is how long a secret is kept: longer than the period it is for and the
+	// one before, in which it is made. 0: for ever.
+	TTL time.Duration
+}
+
+// The buckets, by how long the periods of their secrets last.
+var (
+	DayBucket     = Bucket{"HOTBOARD_SALTS", 3 * 24 * time.Hour}
+	WeekBucket    = Bucket{"HOTBOARD_SECRETS_WEEK", 16 * 24 * time.Hour}
+	MonthBucket   = Bucket{"HOTBOARD_SECRETS_MONTH", 64 * 24 * time.Hour}
+	LastingBucket = Bucket{"HOTBOARD_SECRETS_LASTING", 0}
+)
+
+// Buckets returns all buckets.
+func Buckets() []Bucket { return []Bucket{DayBucket, WeekBucket, MonthBucket, LastingBucket} }
+
+const (
+	// BucketDescription and BucketBytes are the same for all buckets.
+	BucketDescription = "Secrets that all Hotboard edges share."
+	BucketBytes       = 1 << 20
 )
 
 // Outcomes is what came of votes that were counted or refused.

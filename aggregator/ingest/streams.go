@@ -43,21 +43,16 @@ const (
 	// MaxPoisonBytes bounds the stream of messages that could not be read; the
 	// oldest make room.
 	MaxPoisonBytes = 64 << 20
-	maxSaltBytes   = 1 << 20
 	// headerRoom is what the headers of a batch may take beside its body.
 	headerRoom = 16 << 10
 )
-
-// saltsKept is how long a day's salt can be read. Later nobody can tell any
-// more which visitor a pseudonym stood for.
-const saltsKept = 72 * time.Hour
 
 // ErrShards says that the log and the store were made for different numbers of
 // shards.
 var ErrShards = errors.New("the log and the store have different numbers of shards")
 
 // EnsureStreams creates what is missing on the broker: the log, the stream for
-// messages that cannot be read, and the bucket of salts. It brings the limits
+// messages that cannot be read, and the buckets of secrets. It brings the limits
 // of a log that exists to those in o. It fails with [ErrShards] when the log was
 // made for another number of shards.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream, shards int, o LogOptions) error {
@@ -78,7 +73,7 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, shards int, o Lo
 	if err != nil {
 		return err
 	}
-	return ensureSalts(ctx, js, o)
+	return ensureBuckets(ctx, js, o)
 }
 
 // findOrCreate returns a stream as it is, or makes it as in want. It looks
@@ -154,21 +149,23 @@ func checkShards(metadata map[string]string, shards int) error {
 	return nil
 }
 
-func ensureSalts(ctx context.Context, js jetstream.JetStream, o LogOptions) error {
-	// An edge may have made it first, with its own idea of the limits.
-	if _, err := js.KeyValue(ctx, hit.SaltBucket); err == nil {
-		return nil
-	}
-	_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket:      hit.SaltBucket,
-		Description: "The salt of each UTC day, under which edges make visitors' pseudonyms.",
-		TTL:         saltsKept,
-		MaxBytes:    maxSaltBytes,
-		Storage:     jetstream.FileStorage,
-		Replicas:    o.Replicas,
-	})
-	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-		return fmt.Errorf("creating the bucket %s: %w", hit.SaltBucket, hint(err))
+func ensureBuckets(ctx context.Context, js jetstream.JetStream, o LogOptions) error {
+	for _, b := range hit.Buckets() {
+		// An edge may have made it first, with its own idea of the limits.
+		if _, err := js.KeyValue(ctx, b.Name); err == nil {
+			continue
+		}
+		_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket:      b.Name,
+			Description: hit.BucketDescription,
+			TTL:         b.TTL,
+			MaxBytes:    hit.BucketBytes,
+			Storage:     jetstream.FileStorage,
+			Replicas:    o.Replicas,
+		})
+		if err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			return fmt.Errorf("creating the bucket %s: %w", b.Name, hint(err))
+		}
 	}
 	return nil
 }

@@ -32,8 +32,14 @@ func TestEnsureStreams(t *testing.T) {
 			t.Errorf("with %+v the log has %+v", o, c)
 		}
 	}
-	if _, err := f.js.KeyValue(ctx, hit.SaltBucket); err != nil {
-		t.Error(err)
+	for _, b := range hit.Buckets() {
+		kv, err := f.js.KeyValue(ctx, b.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, err := kv.Status(ctx); err != nil || status.TTL() != b.TTL {
+			t.Errorf("the bucket %s keeps secrets for %v, want %v: %v", b.Name, status.TTL(), b.TTL, err)
+		}
 	}
 	if err := EnsureStreams(ctx, f.js, 8, LogOptions{}); !errors.Is(err, ErrShards) {
 		t.Errorf("with another number of shards: %v", err)

@@ -1,0 +1,413 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+func newSecrets(t testing.TB, path string, nc *nats.Conn) *secrets {
+	t.Helper()
+	s, err := openSecrets(path, func() (*nats.Conn, bool) { return nc, nc != nil }, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSaltsAreShared(t *testing.T) {
+	log := startLog(t, 1)
+	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	defer clock.Set(func() time.Time { return day })()
+
+	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	mine := bytes.Clone(a.salt(day))
+	if len(mine) != secretBytes || bytes.Equal(mine, make([]byte, secretBytes)) {
+		t.Fatalf("salt %x", mine)
+	}
+	if bytes.Equal(mine, b.salt(day)) {
+		t.Fatal("two edges that never met have one salt")
+	}
+	a.prepare(t.Context())
+	if !bytes.Equal(a.salt(day), mine) || a.local.Load() {
+		t.Error("the first edge's salt changed when it was shared")
+	}
+	b.prepare(t.Context())
+	for _, when := range []time.Time{day, day.AddDate(0, 0, 1)} {
+		if !bytes.Equal(a.salt(when), b.salt(when)) {
+			t.Errorf("two edges have two salts on %v", when)
+		}
+	}
+	if bytes.Equal(a.salt(day), a.salt(day.AddDate(0, 0, 1))) {
+		t.Error("two days have one salt")
+	}
+
+	day = day.AddDate(0, 0, 1)
+	tomorrow := bytes.Clone(b.salt(day))
+	b.prepare(t.Context())
+	if !bytes.Equal(b.salt(day), tomorrow) {
+		t.Error("the salt that was prepared for tomorrow is not used")
+	}
+	day = day.AddDate(0, 0, 3)
+	b.prepare(t.Context())
+	if n := len(*b.table.Load()); n != 2 {
+		t.Errorf("%d salts are kept, want those of today and tomorrow", n)
+	}
+}
+
+func TestSaltsWithoutABroker(t *testing.T) {
+	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	defer clock.Set(func() time.Time { return day })()
+	path := filepath.Join(t.TempDir(), "secrets")
+
+	s := newSecrets(t, path, nil)
+	first := bytes.Clone(s.salt(day))
+	s.prepare(t.Context())
+	if !s.local.Load() {
+		t.Error("a salt that nobody else has counts as shared")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the salts can be read by others: %v", info.Mode())
+	}
+
+	restarted := newSecrets(t, path, nil)
+	if !bytes.Equal(restarted.salt(day), first) {
+		t.Error("a restart without a broker makes every visitor a new one")
+	}
+
+	log := startLog(t, 1)
+	back := newSecrets(t, path, log.conn)
+	back.prepare(t.Context())
+	if !bytes.Equal(back.salt(day), first) || back.local.Load() {
+		t.Error("the salt of the time without a broker is not the one proposed")
+	}
+
+	day = day.AddDate(0, 0, 30)
+	back.prepare(t.Context())
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byDay := make(map[string]*secret)
+	if err := json.Unmarshal(data, &byDay); err != nil || len(byDay) != 2 || byDay["2026-12-20"] == nil {
+		t.Errorf("a month later %d salts are on disk, want 2: %s", len(byDay), strings.ReplaceAll(string(data), `"key"`, ""))
+	}
+	if files, _ := filepath.Glob(filepath.Dir(path) + "/*"); len(files) != 1 {
+		t.Errorf("files left behind: %v", files)
+	}
+}
+
+func TestSaltsThatCannotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secrets")
+	for _, data := range []string{"", "{", `{"2026-11-20":null}`, `{"2026-11-20":{"key":"c2hvcnQ="}}`, `{"someday":{"key":""}}`} {
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := newSecrets(t, path, nil).salt(time.Now()); len(got) != secretBytes {
+			t.Errorf("%q: salt %x", data, got)
+		}
+	}
+}
+
+func TestSaltsThatAnotherMadeBadly(t *testing.T) {
+	log := startLog(t, 1)
+	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	kv, err := openBucket(t.Context(), log.conn, hit.DayBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "2026-11-20", []byte("short")); err != nil {
+		t.Fatal(err)
+	}
+	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	mine := bytes.Clone(s.salt(day))
+	if err := s.share(t.Context(), day, []secretID{utcDay(day)}); err == nil || !strings.Contains(err.Error(), "delete that key") {
+		t.Errorf("error %v", err)
+	}
+	if !bytes.Equal(s.salt(day), mine) {
+		t.Error("a bad salt was taken over")
+	}
+}
+
+func TestSaltsRun(t *testing.T) {
+	log := startLog(t, 1)
+	js, err := jetstream.New(log.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := openBucket(t.Context(), log.conn, hit.DayBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := js.Stream(t.Context(), "KV_"+hit.DayBucket.Name); err != nil || info.CachedInfo().Config.MaxAge != hit.DayBucket.TTL {
+		t.Errorf("salts are kept for ever: %v", err)
+	}
+	watch, err := kv.WatchAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { s.run(ctx); close(done) }()
+	seen := make(map[string]bool)
+	for len(seen) < 2 {
+		select {
+		case entry := <-watch.Updates():
+			if entry != nil {
+				seen[entry.Key()] = true
+			}
+		case <-time.After(patience):
+			t.Fatalf("only %v are shared", seen)
+		}
+	}
+	stop()
+	<-done
+}
+
+func TestSecretNames(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		kind secretKind
+		time string
+		zone *time.Location
+		name string
+	}{
+		{daySecret, "1969-12-31T23:59:59Z", time.UTC, "1969-12-31"},
+		{daySecret, "1970-01-01T00:00:00Z", time.UTC, "1970-01-01"},
+		{daySecret, "2026-11-20T23:59:59.999Z", time.UTC, "2026-11-20"},
+		{daySecret, "2026-11-21T00:30:00+01:00", time.UTC, "2026-11-20"},
+		{daySecret, "2026-11-21T00:30:00+01:00", berlin, "day-20261120T230000Z"},
+		{weekSecret, "2026-11-20T12:00:00Z", time.UTC, "week-20261116T000000Z"},
+		{weekSecret, "2026-11-20T12:00:00Z", berlin, "week-20261115T230000Z"},
+		{monthSecret, "2026-11-20T12:00:00Z", berlin, "month-20261031T230000Z"},
+		{lastingSecret, "2026-11-20T12:00:00Z", berlin, "lasting"},
+	} {
+		when, err := time.Parse(time.RFC3339, tt.time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := secretOf(tt.kind, tt.kind.period().Start(when, tt.zone))
+		if id.String() != tt.name {
+			t.Errorf("the secret of %s in %v is %s, want %s", tt.time, tt.zone, id, tt.name)
+		}
+		if back, ok := parseSecretID(tt.name); !ok || back != id {
+			t.Errorf("%s was parsed as %v, %v", tt.name, back, ok)
+		}
+		if tt.kind == daySecret && tt.zone == time.UTC && utcDay(when) != id {
+			t.Errorf("the UTC day of %s is %s", tt.time, utcDay(when))
+		}
+	}
+	for _, name := range []string{"", "someday", "day-", "day-20261120", "day-20261120T000000Z", "lasting-20261120T000000Z", "year-20261120T000000Z", "2026-13-01"} {
+		if id, ok := parseSecretID(name); ok {
+			t.Errorf("%q was parsed as %s", name, id)
+		}
+	}
+}
+
+// pollRules are two polls in two zones with every kind of window, and a list of
+// pages whose limits need no secrets.
+func pollRules(t *testing.T) *ruleset.Ruleset {
+	t.Helper()
+	r, err := ruleset.ParseYAML("", []byte(`
+lists:
+  - {name: articles, pages: ["/{id}"]}
+  - {name: here, zone: Europe/Berlin, votes: {options: ["*"]}}
+  - {name: there, votes: {options: ["*"]}}
+limits:
+  - {name: views, by: [ip], windows: [{max: 1, per: month}], when: {lists: [articles]}}
+  - {name: rate, by: [ip], windows: [{max: 1, per: second}, {max: 9, per: minute}]}
+  - {name: both, by: [user], windows: [{max: 1, per: minute, calendar: true}, {max: 9, per: day}]}
+  - {name: week, by: [user], windows: [{max: 20, per: week}], when: {lists: [here]}}
+  - {name: month, by: [user], windows: [{max: 20, per: month}], when: {lists: [there]}, shadow: true}
+  - {name: all, by: [user], windows: [{max: 20, per: campaign}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func namesOf(ids []secretID) []string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = id.String()
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestSecretsWanted(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 29, 23, 30, 0, 0, time.UTC) // a Sunday; Monday in Berlin
+	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nil)
+	check := func(wantCurrent, wantNext []string) {
+		t.Helper()
+		current, next := s.wanted(now)
+		if diff := cmp.Diff(wantCurrent, namesOf(current)); diff != "" {
+			t.Errorf("now (-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff(wantNext, namesOf(next)); diff != "" {
+			t.Errorf("next (-want +got)\n%s", diff)
+		}
+	}
+	salt, nextSalt := []string{"2026-11-29"}, []string{"2026-11-30"}
+	check(salt, nextSalt)
+	s.enter("first", &ruleset.Ruleset{})
+	check(salt, nextSalt)
+	s.enter("second", pollRules(t))
+	check([]string{"2026-11-29", "day-20261129T230000Z", "lasting", "month-20261101T000000Z", "week-20261129T230000Z"},
+		[]string{"2026-11-30", "day-20261130T230000Z", "month-20261201T000000Z", "week-20261206T230000Z"})
+	s.leave("second")
+	check(salt, nextSalt)
+}
+
+// Two edges share every secret that votes need before its period begins, so that
+// the broker may be away meanwhile.
+func TestSecretsOfQuotas(t *testing.T) {
+	log := startLog(t, 1)
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	defer clock.Set(func() time.Time { return now })()
+	path := filepath.Join(t.TempDir(), "secrets")
+	a := newSecrets(t, path, log.conn)
+	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	a.enter(t, pollRules(t))
+	b.enter(t, pollRules(t))
+
+	berlin, _ := time.LoadLocation("Europe/Berlin")
+	windows := []struct {
+		per  ruleset.Span
+		zone *time.Location
+	}{{ruleset.PerDay, berlin}, {ruleset.PerDay, time.UTC}, {ruleset.PerWeek, berlin}, {ruleset.PerMonth, time.UTC}, {ruleset.PerCampaign, berlin}}
+	ask := func(s *secrets, at time.Time) (keys [][]byte) {
+		for _, w := range windows {
+			win := ruleset.Window{Per: w.per}
+			start, _ := win.Bounds(at, w.zone)
+			keys = append(keys, s.shared(w.per, start))
+		}
+		return keys
+	}
+	for i, key := range ask(a, now) {
+		if key != nil {
+			t.Errorf("%v: a secret that was never shared", windows[i])
+		}
+	}
+	if err := errors.Join(a.prepare(t.Context()), b.prepare(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if a.local.Load() || b.local.Load() {
+		t.Error("secrets that are shared do not count as shared")
+	}
+	first := ask(a, now)
+	if diff := cmp.Diff(first, ask(b, now)); diff != "" {
+		t.Errorf("two edges have other secrets:\n%s", diff)
+	}
+	seen := make(map[string]bool)
+	for i, key := range first {
+		if len(key) != secretBytes || seen[string(key)] {
+			t.Errorf("%v: secret of %d bytes, seen %v", windows[i], len(key), seen[string(key)])
+		}
+		seen[string(key)] = true
+	}
+
+	// The broker goes, the edge restarts, and the next month begins.
+	restarted := newSecrets(t, path, nil)
+	restarted.enter(t, pollRules(t))
+	now = now.AddDate(0, 0, 1)
+	restarted.prepare(t.Context())
+	next := ask(restarted, now)
+	if diff := cmp.Diff(ask(b, now), next); diff != "" {
+		t.Errorf("the next periods' secrets are other ones:\n%s", diff)
+	}
+	if restarted.local.Load() {
+		t.Error("secrets that were fetched ahead do not count as shared")
+	}
+	for i, same := range []bool{false, false, true, false, true} {
+		if (string(first[i]) == string(next[i])) != same || next[i] == nil {
+			t.Errorf("%v: the same as the day before: %v, want %v", windows[i], !same, same)
+		}
+	}
+
+	// What is over is forgotten, the lasting one never.
+	now = now.AddDate(0, 3, 0)
+	restarted.leave(t)
+	restarted.prepare(t.Context())
+	var kept []secretID
+	for id := range *restarted.table.Load() {
+		kept = append(kept, id)
+	}
+	if diff := cmp.Diff([]string{"2027-03-01", "2027-03-02", "lasting"}, namesOf(kept)); diff != "" {
+		t.Errorf("three months later (-want +got)\n%s", diff)
+	}
+}
+
+// A bucket that was lost gets the secrets back from the edges; where one of them
+// was faster with another one, that one holds for all.
+func TestSecretsOfALostBucket(t *testing.T) {
+	log := startLog(t, 1)
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	defer clock.Set(func() time.Time { return now })()
+	js, err := jetstream.New(log.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	a.enter(t, pollRules(t))
+	prepare := func(s *secrets) []byte {
+		t.Helper()
+		now = now.Add(secretCheck)
+		if err := s.prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return s.shared(ruleset.PerCampaign, time.Time{})
+	}
+	first := prepare(a)
+	lose := func() {
+		t.Helper()
+		if err := js.DeleteKeyValue(t.Context(), hit.LastingBucket.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose()
+	if !bytes.Equal(prepare(a), first) {
+		t.Error("the edge that knew the secret has another one")
+	}
+	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	b.enter(t, pollRules(t))
+	if !bytes.Equal(prepare(b), first) {
+		t.Error("a new edge did not get the secret back")
+	}
+	lose()
+	c := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	c.enter(t, pollRules(t))
+	second := prepare(c)
+	if bytes.Equal(second, first) || !bytes.Equal(prepare(a), second) || !bytes.Equal(prepare(b), second) {
+		t.Error("the edges do not agree after a new one was faster")
+	}
+}
