@@ -84,15 +84,15 @@ const (
 // Provision prepares the app. It touches no file and connects to nothing, so
 // that a configuration can be validated beside a running one.
 func (a *App) Provision(ctx caddy.Context) error {
-	if err := a.Ruleset.Provision(); err != nil {
-		return fmt.Errorf("the lists have mistakes:\n%w", err)
+	if err := errors.Join(a.Ruleset.Provision(), validateIDs(&a.Ruleset)); err != nil {
+		return fmt.Errorf("the rules have mistakes:\n%w", err)
 	}
 	a.bots = bots.New(a.Bots, botCache)
 	switch {
 	case a.LimitKeys == 0:
 		a.LimitKeys = defaultLimitKeys
 	case a.LimitKeys < 0:
-		return fmt.Errorf("limit_keys: %d is less than 0", a.LimitKeys)
+		return fmt.Errorf("limit_keys: %d is less than 1", a.LimitKeys)
 	}
 
 	a.Dir = caddy.NewReplacer().ReplaceAll(a.Dir, "")

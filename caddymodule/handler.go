@@ -116,10 +116,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, l := range h.lists {
 		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
-	if h.Prefix != "" && (!strings.HasPrefix(h.Prefix, "/") || strings.HasSuffix(h.Prefix, "/")) {
-		return fmt.Errorf("prefix: %q does not begin with a slash, or ends in one; write for example /stats", h.Prefix)
-	}
-	return h.AllowOrigins.provision()
+	return h.validate()
 }
 
 // ServeHTTP counts or answers one request.

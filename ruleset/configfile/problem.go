@@ -18,7 +18,8 @@ import (
 // Problem is one mistake in a configuration.
 type Problem struct {
 	// File, Line and Column say where the mistake is; Line and Column count from
-	// 1. They are empty when the configuration did not come from a file.
+	// 1. They are empty when the configuration did not come from a file, and Column
+	// when only the line is known.
 	File         string
 	Line, Column int
 	// Path names the value, for example lists[0].dedup. It is empty for the
@@ -36,7 +37,10 @@ func (p *Problem) Error() string {
 		b.WriteByte(':')
 	}
 	if p.Line > 0 {
-		fmt.Fprintf(&b, "%d:%d:", p.Line, p.Column)
+		fmt.Fprintf(&b, "%d:", p.Line)
+	}
+	if p.Column > 0 {
+		fmt.Fprintf(&b, "%d:", p.Column)
 	}
 	if b.Len() > 0 {
 		b.WriteByte(' ')

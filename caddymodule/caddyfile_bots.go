@@ -1,0 +1,96 @@
+package caddymodule
+
+import (
+	"path/filepath"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// parseBots reads which clients are programs:
+//
+//	bots {
+//		file  <path>
+//		allow user_agent <text...>
+//		allow cidr       <range...>
+//		deny  user_agent <text...>
+//		deny  cidr       <range...>
+//		count <list> [<class...>]
+//	}
+//
+// allow, deny and count may be there several times. The path of the file is
+// relative to the Caddyfile. It is made absolute, because the server that reads
+// the file may run in another directory than the command that adapts.
+func (p *rulesParser) parseBots() error {
+	b := new(ruleset.Bots)
+	if p.NextArg() {
+		return p.ArgErr()
+	}
+	if err := p.setBots(b); err != nil {
+		return err
+	}
+	for p.NextBlock(1) {
+		var err error
+		switch option := p.Val(); option {
+		case "file":
+			if err = once(p.Dispenser, option, b.File != ""); err == nil {
+				err = p.parseBotsFile(b)
+			}
+		case "allow":
+			err = p.parseClients(option, &b.Allow)
+		case "deny":
+			err = p.parseClients(option, &b.Deny)
+		case "count":
+			args := p.RemainingArgs()
+			if len(args) == 0 {
+				return p.Err("count names a list without pages, and classes of bots or none for all: count <list> [<class...>]")
+			}
+			p.mark("bots.count[%d]", len(b.Count))
+			b.Count = append(b.Count, ruleset.BotCount{List: args[0], Classes: args[1:]})
+		default:
+			err = p.Errf("unknown option %q; bots knows file, allow, deny and count", option)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *rulesParser) parseBotsFile(b *ruleset.Bots) error {
+	if err := word(p.Dispenser, &b.File); err != nil {
+		return err
+	}
+	if b.File == "" {
+		return p.Err("file: the path is empty")
+	}
+	file, err := filepath.Abs(beside(p.File(), b.File))
+	if err != nil {
+		return p.Errf("file: %v", err)
+	}
+	b.File = file
+	return nil
+}
+
+func (p *rulesParser) parseClients(option string, clients **ruleset.Clients) error {
+	var what string
+	var args []string
+	if !p.Args(&what) || words(p.Dispenser, &args) != nil {
+		return p.Errf("%[1]s says by what, and names: %[1]s user_agent <text...> or %[1]s cidr <range...>", option)
+	}
+	if *clients == nil {
+		*clients = new(ruleset.Clients)
+	}
+	field := &(*clients).UserAgents
+	switch what {
+	case "user_agent":
+	case "cidr":
+		field = &(*clients).CIDRs
+	default:
+		return p.Errf("%s: %q is neither user_agent nor cidr", option, what)
+	}
+	for _, arg := range args {
+		p.mark("bots.%s.%ss[%d]", option, what, len(*field))
+		*field = append(*field, arg)
+	}
+	return nil
+}

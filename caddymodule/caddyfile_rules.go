@@ -1,0 +1,100 @@
+package caddymodule
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/configfile"
+)
+
+// rulesParser reads a ruleset from a Caddyfile, and remembers where each part of
+// it stands.
+type rulesParser struct {
+	*caddyfile.Dispenser
+	rules  ruleset.Ruleset
+	places []place
+}
+
+// place is where the value of a path stands, such as lists[0].dedup.
+type place struct {
+	path string
+	file string
+	line int
+}
+
+// mark says that the value of a path begins with the current token.
+func (p *rulesParser) mark(format string, args ...any) {
+	p.places = append(p.places, place{fmt.Sprintf(format, args...), p.File(), p.Line()})
+}
+
+// find returns the place of a path, or of the closest value that holds it.
+func (p *rulesParser) find(path string) place {
+	var found place
+	for _, at := range p.places {
+		rest, ok := strings.CutPrefix(path, at.path)
+		if ok && (rest == "" || at.path == "" || rest[0] == '.' || rest[0] == '[') && len(at.path) >= len(found.path) {
+			found = at
+		}
+	}
+	return found
+}
+
+// check returns all mistakes of the rules, each with its place. Provisioning also
+// fills in defaults, which an adapted configuration is to be without, so it is
+// done to a copy.
+func (p *rulesParser) check() error {
+	data, err := json.Marshal(&p.rules)
+	if err != nil {
+		return p.Errf("the rules: %v", err)
+	}
+	var r ruleset.Ruleset
+	if err := json.Unmarshal(data, &r); err != nil {
+		return p.Errf("the rules: %v", err)
+	}
+	problems := configfile.Problems(errors.Join(r.Provision(), validateIDs(&r)))
+	if len(problems) == 0 {
+		return nil
+	}
+	for _, problem := range problems {
+		at := p.find(problem.Path)
+		problem.File, problem.Line = at.file, at.line
+	}
+	slices.SortStableFunc(problems, func(a, b *configfile.Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	errs := make([]error, len(problems))
+	for i, problem := range problems {
+		errs[i] = problem
+	}
+	return fmt.Errorf("the rules have mistakes:\n%w", errors.Join(errs...))
+}
+
+func (p *rulesParser) addList(l *ruleset.List) (path string) {
+	path = fmt.Sprintf("lists[%d]", len(p.rules.Lists))
+	p.mark("%s", path)
+	p.rules.Lists = append(p.rules.Lists, l)
+	return path
+}
+
+func (p *rulesParser) addLimit(l *ruleset.Limit) (path string) {
+	path = fmt.Sprintf("limits[%d]", len(p.rules.Limits))
+	p.mark("%s", path)
+	p.rules.Limits = append(p.rules.Limits, l)
+	return path
+}
+
+func (p *rulesParser) setBots(b *ruleset.Bots) error {
+	if err := once(p.Dispenser, "bots", p.rules.Bots != nil); err != nil {
+		return err
+	}
+	p.mark("bots")
+	p.rules.Bots = b
+	return nil
+}
