@@ -100,7 +100,7 @@ func askAggregator(ctx context.Context, conn func() (*nats.Conn, bool), q hit.Qu
 // get returns the answer to q. A stale one is the last that there was, because
 // now there is none. With an error there is no answer at all.
 func (a *answers) get(ctx context.Context, q hit.Query) (ans *answer, stale bool, err error) {
-	key := q.Path + "?" + q.Query
+	key := q.Path + "?" + q.Query + "\n" + string(q.Body)
 	now := time.Now()
 	last, retryAt := a.recall(key)
 	if last != nil && now.Before(last.expires) {

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -25,17 +26,24 @@ const (
 	staleWhileRevalidate = 60
 )
 
+const (
+	itemsPath  = "/api/items"
+	boardsPath = "/api/boards"
+)
+
 // readPath returns the path by which an aggregator knows the reading endpoint
-// that a request is for; false when it is for none. path is the escaped path,
-// without the prefix.
-func readPath(path string) (string, bool) {
+// that a request is for, and its methods; no methods when it is for none. path is
+// the escaped path, without the prefix.
+func readPath(path string) (known, methods string) {
 	switch {
 	case path == "/hot", path == "/api/hot":
-		return "/hot", true // one cache entry for both
-	case strings.HasPrefix(path, "/api/items/"), strings.HasPrefix(path, "/api/stats/"):
-		return path, true
+		return "/hot", "GET, HEAD" // one cache entry for both
+	case path == itemsPath, path == boardsPath:
+		return path, http.MethodPost // many questions in one
+	case strings.HasPrefix(path, itemsPath+"/"), strings.HasPrefix(path, boardsPath+"/"), strings.HasPrefix(path, "/api/stats/"):
+		return path, "GET, HEAD"
 	}
-	return "", false
+	return "", ""
 }
 
 // serveBoards answers a reading endpoint from what the aggregators said last.
@@ -44,11 +52,20 @@ func (h *Handler) serveBoards(w http.ResponseWriter, r *http.Request, path, rawQ
 	if p != nil {
 		return p
 	}
+	var body []byte
+	if r.Method == http.MethodPost {
+		if body, p = readBody(w, r); p == nil {
+			body, p = h.canonicalBody(path, body)
+		}
+		if p != nil {
+			return p
+		}
+	}
 	rt, err := h.app.acquire()
 	if err != nil {
 		return unavailable(5, "unavailable", "The boards are not available now.")
 	}
-	ans, stale, err := rt.boards.get(r.Context(), hit.Query{Path: path, Query: query})
+	ans, stale, err := rt.boards.get(r.Context(), hit.Query{Path: path, Query: query, Body: body})
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil // nobody is there to read an answer
@@ -84,10 +101,34 @@ func (h *Handler) canonicalQuery(path, raw string) (string, *problem) {
 	return q.Encode(), nil
 }
 
+// canonicalBody does the same for the body of a POST: one question for each order
+// of its members, and each way to space them.
+func (h *Handler) canonicalBody(path string, body []byte) ([]byte, *problem) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return nil, refuse(http.StatusBadRequest, "bad_json", "The body is not a JSON object.")
+	}
+	if _, named := members["list"]; path == itemsPath && !named && len(h.lists) > 0 {
+		list, err := json.Marshal(h.lists[0].Name)
+		if err != nil { // a string
+			panic(err)
+		}
+		members["list"] = list
+	}
+	canonical, err := json.Marshal(members)
+	if err != nil { // which it came from
+		panic(err)
+	}
+	return canonical, nil
+}
+
 func writeAnswer(w http.ResponseWriter, r *http.Request, ans *answer, stale bool) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	if ans.status != http.StatusOK {
+	if stale {
+		h.Set(staleHeader, "1")
+	}
+	if ans.status != http.StatusOK || r.Method == http.MethodPost { // which no cache keeps
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Length", ans.length)
 		w.WriteHeader(ans.status)
@@ -95,9 +136,6 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, ans *answer, stale bool
 			w.Write(ans.body)
 		}
 		return
-	}
-	if stale {
-		h.Set(staleHeader, "1")
 	}
 	h.Set("Cache-Control", cacheControl(time.Until(ans.expires)))
 	h.Set("Etag", ans.etag)

@@ -131,6 +131,56 @@ func TestBoards(t *testing.T) {
 	})
 }
 
+func TestManyAtOnce(t *testing.T) {
+	log := startLog(t, 1)
+	e := startEdge(t, log, site("many"))
+	var asked atomic.Int32
+	log.answerQueries(t, func(q hit.Query) hit.Answer {
+		asked.Add(1)
+		body, _ := json.Marshal(q)
+		return hit.Answer{Status: 200, Body: body, ETag: `"x"`, MaxAgeMillis: 3_600_000}
+	})
+	for _, tt := range []struct{ path, body, want string }{
+		{"/api/items", `{"list":"many","items":["a","b"]}`, `{"items":["a","b"],"list":"many"}`},
+		{"/api/items", ` { "items" : ["a", "b"] } `, `{"items":["a","b"],"list":"many"}`}, // the only list; the same question
+		{"/api/items", `{"list":"many","items":["b","a"]}`, `{"items":["b","a"],"list":"many"}`},
+		{"/api/boards", `{"boards":[{"list":"many","period":"day"}]}`, `{"boards":[{"list":"many","period":"day"}]}`},
+	} {
+		w := e.do(fetch(http.MethodPost, tt.path, tt.body))
+		var q hit.Query
+		if err := json.Unmarshal(w.Body.Bytes(), &q); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", tt.path, tt.body, w.Code, w.Body)
+		}
+		if q.Path != tt.path || string(q.Body) != tt.want {
+			t.Errorf("%s %s asked %s %s, want %s", tt.path, tt.body, q.Path, q.Body, tt.want)
+		}
+		if cc := w.Header().Get("Cache-Control"); cc != "no-store" {
+			t.Errorf("%s: Cache-Control: %s", tt.path, cc)
+		}
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("3 different questions were asked %d times", n)
+	}
+	for name, tt := range map[string]struct {
+		request *http.Request
+		status  int
+		code    string
+	}{
+		"GET":          {browse("/api/items"), 405, "method_not_allowed"},
+		"no JSON":      {fetch(http.MethodPost, "/api/items", "items"), 400, "bad_json"},
+		"null":         {fetch(http.MethodPost, "/api/items", "null"), 400, "bad_json"},
+		"an array":     {fetch(http.MethodPost, "/api/boards", "[]"), 400, "bad_json"},
+		"a large body": {fetch(http.MethodPost, "/api/items", strings.Repeat(" ", maxBodyBytes+1)), 413, "body_too_large"},
+		"a long query": {fetch(http.MethodPost, "/api/items?"+strings.Repeat("x", maxQueryBytes), "{}"), 414, "query_too_long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := e.do(tt.request); w.Code != tt.status || errorCode(t, w) != tt.code {
+				t.Errorf("got %d %s, want %d %s", w.Code, w.Body, tt.status, tt.code)
+			}
+		})
+	}
+}
+
 func TestStaleBoard(t *testing.T) {
 	log := startLog(t, 1)
 	e := startEdge(t, log, site("stale"))

@@ -80,6 +80,7 @@ type Handler struct {
 	lists    []*ruleset.List
 	every    bool // lists are all lists
 	verdicts map[string]verdicts
+	script   *script
 }
 
 // CaddyModule returns the Caddy module information.
@@ -116,6 +117,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, l := range h.lists {
 		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
+	h.script = newScript(h.HonorOptOut)
 	return h.validate()
 }
 
@@ -142,14 +144,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // serveEndpoint answers r if it is for an endpoint.
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *url.URL) bool {
-	if rest, ok := strings.CutPrefix(asked.Path, h.Prefix); ok && (rest == "/hot" || strings.HasPrefix(rest, "/api/")) {
+	if rest, ok := strings.CutPrefix(asked.Path, h.Prefix); ok && (rest == "/hot" || rest == scriptPath || strings.HasPrefix(rest, "/api/")) {
+		if rest == scriptPath {
+			h.serve(w, r, "GET, HEAD", h.script.serve)
+			return true
+		}
 		if rest == "/api/views" {
 			h.serve(w, r, http.MethodPost, h.serveViews)
 			return true
 		}
 		// escaped, because an item's id may have a slash in it
-		if path, ok := readPath(strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath())); ok {
-			h.serve(w, r, "GET, HEAD", func(w http.ResponseWriter, r *http.Request) *problem {
+		if path, methods := readPath(strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath())); methods != "" {
+			h.serve(w, r, methods, func(w http.ResponseWriter, r *http.Request) *problem {
 				return h.serveBoards(w, r, path, asked.RawQuery)
 			})
 			return true
