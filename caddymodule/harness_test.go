@@ -268,7 +268,8 @@ func counted(list string, reason ruleset.Reason) int {
 func errorCode(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var body struct {
-		Error struct{ Code, Message string }
+		Error      struct{ Code, Message string }
+		RetryAfter int `json:"retry_after"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
 	dec.DisallowUnknownFields()

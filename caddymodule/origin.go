@@ -68,14 +68,18 @@ func (o origins) share(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", staleHeader+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", staleHeader+", Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset")
+	if slices.Contains(o, strings.ToLower(origin)) {
+		// A site that is named may vote for who is signed in; * is no reason to.
+		h.Set("Access-Control-Allow-Credentials", "true")
+	}
 }
 
 // preflight answers a browser that asks whether it may send a request.
 func (o origins) preflight(w http.ResponseWriter, methods string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Methods", methods)
-	h.Set("Access-Control-Allow-Headers", "Content-Type")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
 	h.Set("Access-Control-Max-Age", "86400")
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -36,7 +36,13 @@ func unavailable(retryAfter int, code, format string, args ...any) *problem {
 	return p
 }
 
-// write answers with {"error":{"code":"…","message":"…"}}.
+// problemBody is the same in a body.
+type problemBody struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// write answers with {"error":{"code":"…","message":"…"},"retry_after":…}.
 func (p *problem) write(w http.ResponseWriter) {
 	if p.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(p.retryAfter))
@@ -44,13 +50,10 @@ func (p *problem) write(w http.ResponseWriter) {
 	if p.allow != "" {
 		w.Header().Set("Allow", p.allow)
 	}
-	type body struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
 	writeJSON(w, p.status, struct {
-		Error body `json:"error"`
-	}{body{p.code, p.message}})
+		Error      problemBody `json:"error"`
+		RetryAfter int         `json:"retry_after,omitempty"`
+	}{problemBody{p.code, p.message}, p.retryAfter})
 }
 
 // writeJSON answers with v, which nobody may keep.

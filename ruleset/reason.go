@@ -18,6 +18,7 @@ const (
 	Bot         Reason = "bot"          // the User-Agent is a bot's, or there is none
 	BadItem     Reason = "bad_item"     // the id is empty, too long, not UTF-8 or has control characters
 	UnknownList Reason = "unknown_list" // a beacon named a list that does not exist
+	NoItem      Reason = "no_item"      // a script reported a page that is none of any item
 	OptOut      Reason = "opt_out"      // the visitor asks not to be counted (Sec-GPC, DNT), and the site heeds it
 
 	// What limits and polls decide. A limit's reason is "limited:" and its name.
@@ -26,6 +27,12 @@ const (
 	NotOpen      Reason = "not_open"      // a vote before the poll opens
 	Closed       Reason = "closed"        // a vote after the poll closed
 	UserRequired Reason = "user_required" // a vote of nobody the site knows, in a poll that requires one
+
+	// Why a vote cannot be taken as it is.
+	BadChannel     Reason = "bad_channel"      // the channel cannot be one
+	BadUser        Reason = "bad_user"         // the user cannot be one
+	UserMismatch   Reason = "user_mismatch"    // it names another user than the one who is signed in
+	UserNotAllowed Reason = "user_not_allowed" // it names a user, which the site does not allow
 
 	// What becomes of a speculative view, which is neither counted nor refused yet.
 	Confirmed Reason = "confirmed" // the page was shown: it is counted
@@ -38,6 +45,7 @@ const (
 
 	// What happens to a hit after it was accepted.
 	DroppedQueueFull Reason = "dropped_queue_full" // more views than the disk takes; the page was served
+	Unavailable      Reason = "unavailable"        // a vote while the edge does not know the secrets that edges share
 	OverQuota        Reason = "over_quota"         // the aggregator has counted as many of the key as a limit allows
 	Duplicate        Reason = "duplicate"          // same visitor and item within the list's dedup time
 	Invalid          Reason = "invalid"            // a hit that the aggregator cannot count
