@@ -12,26 +12,32 @@ import (
 // Version is the version of the format that Encode writes.
 const Version = 1
 
-// Limits of a batch. A message of this size stays under the 1 MiB that a NATS
-// server accepts by default.
+// Limits of a batch, of which MaxBatchBytes is one of a whole message too: that
+// stays under the 1 MiB that a NATS server accepts by default.
 const (
 	MaxHits       = 256
 	MaxBatchBytes = 512 << 10
 	MaxShards     = 1024
 )
 
-// Headers of the message that carries a batch.
+// Headers of the message that carries batches. Its body is a CBOR sequence (RFC
+// 8742) of one or more batches that follow each other: a batch is cut when its
+// hits are written down, and never changes; how many of them share a message is
+// decided each time they are sent.
 const (
-	// HeaderSeq repeats Batch.Seq, so that a batch whose body cannot be read can
-	// still be told from its neighbours.
+	// HeaderSeq repeats Batch.Seq of the first batch, so that a message whose body
+	// cannot be read can still be told from its neighbours.
 	HeaderSeq = "Hotboard-Seq"
+	// HeaderLast is the same of the last batch. It is absent where that is the
+	// first.
+	HeaderLast = "Hotboard-Last"
 	// HeaderLow is the lowest sequence of this edge and shard that the edge can
-	// still send when it publishes. It is not part of the body, because the body
+	// still send when it publishes. It is not part of the body, because a batch
 	// must stay the same bytes however often it is sent.
 	HeaderLow = "Hotboard-Low"
 )
 
-// Batch is the body of one message: hits of one shard from one edge.
+// Batch is hits of one shard from one edge.
 type Batch struct {
 	Version uint8 `cbor:"1,keyasint"`
 	// Edge is the identity of a spool directory, not of a host: a directory that
@@ -87,20 +93,50 @@ func Encode(b *Batch) ([]byte, error) {
 // data. It does not judge the single hits: one bad hit must not take the others
 // with it (see [Hit.Valid]).
 func Decode(data []byte) (*Batch, error) {
+	b, rest, err := decodeFirst(data)
+	if err == nil && len(rest) > 0 {
+		return nil, fmt.Errorf("decoding a batch: %d bytes behind its end", len(rest))
+	}
+	return b, err
+}
+
+// DecodeMessage reads the body of a message: batches of one edge and shard that
+// follow each other. One that cannot be read spoils them all.
+func DecodeMessage(data []byte) ([]*Batch, error) {
+	var batches []*Batch
+	for {
+		b, rest, err := decodeFirst(data)
+		if err != nil {
+			return nil, err
+		}
+		batches = append(batches, b)
+		first, place := batches[0], uint64(len(batches)-1)
+		if b.Edge != first.Edge || b.Shard != first.Shard || b.Seq != first.Seq+place {
+			return nil, fmt.Errorf("decoding a message: batch %d of edge %s and shard %d is in the place of batch %d of edge %s and shard %d",
+				b.Seq, b.Edge, b.Shard, first.Seq+place, first.Edge, first.Shard)
+		}
+		if len(rest) == 0 {
+			return batches, nil
+		}
+		data = rest
+	}
+}
+
+func decodeFirst(data []byte) (_ *Batch, rest []byte, err error) {
 	if len(data) > MaxBatchBytes {
-		return nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
+		return nil, nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
 	}
 	var b Batch
-	if err := decMode.Unmarshal(data, &b); err != nil {
-		return nil, fmt.Errorf("decoding a batch: %w", err)
+	if rest, err = decMode.UnmarshalFirst(data, &b); err != nil {
+		return nil, nil, fmt.Errorf("decoding a batch: %w", err)
 	}
 	if b.Version != Version {
-		return nil, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, b.Version, Version)
+		return nil, nil, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, b.Version, Version)
 	}
 	if err := b.valid(); err != nil {
-		return nil, fmt.Errorf("decoding a batch: %w", err)
+		return nil, nil, fmt.Errorf("decoding a batch: %w", err)
 	}
-	return &b, nil
+	return &b, rest, nil
 }
 
 func (b *Batch) valid() error {

@@ -121,6 +121,43 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	var body []byte
+	var want []*hit.Batch
+	for i := range 3 {
+		b := sample()
+		b.Seq += uint64(i)
+		data, err := hit.Encode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, want = append(body, data...), append(want, b)
+	}
+	got, err := hit.DecodeMessage(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	one := len(body) / 3
+	for name, data := range map[string][]byte{
+		"nothing":           nil,
+		"cut off":           body[:len(body)-1],
+		"something behind":  append(body[:one:one], 0),
+		"twice the same":    append(body[:one:one], body[:one]...),
+		"out of order":      append(body[one:2*one:2*one], body[:one]...),
+		"one is missing":    append(body[:one:one], body[2*one:]...),
+		"too large a body":  make([]byte, hit.MaxBatchBytes+1),
+		"not in a sequence": append([]byte{0x82}, body[:2*one]...),
+	} {
+		if got, err := hit.DecodeMessage(data); err == nil {
+			t.Errorf("%s: decoded to %d batches", name, len(got))
+		}
+	}
+}
+
 // FuzzDecode feeds Decode anything: it must not panic, and what it accepts must
 // survive being encoded again.
 func FuzzDecode(f *testing.F) {
@@ -133,6 +170,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if batches, err := hit.DecodeMessage(data); err == nil && len(batches) == 0 {
+			t.Fatal("a message without a batch")
+		}
 		b, err := hit.Decode(data)
 		if err != nil {
 			return

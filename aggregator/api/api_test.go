@@ -87,7 +87,7 @@ func (f *fixture) view(list, item string, ago time.Duration) {
 	h := hit.Hit{Kind: hit.View, List: list, Item: item, Visitor: f.seq, Time: f.now.Add(-ago).UnixMilli()}
 	msg := fold.Message{
 		Seq: f.seq, Received: f.now, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: f.seq, Low: 1,
-		Batch: &hit.Batch{Edge: "e", Seq: f.seq, Hits: []hit.Hit{h}},
+		LastSeq: f.seq, Batches: []*hit.Batch{{Edge: "e", Seq: f.seq, Hits: []hit.Hit{h}}},
 	}
 	folder := fold.Folder{Rules: f.rules, Store: f.store}
 	res, err := folder.Fold(ctx, 0, state, []fold.Message{msg})

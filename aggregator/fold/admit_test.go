@@ -20,6 +20,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 	type msg struct {
 		seq, low uint64
 		poison   bool
+		more     uint64 // batches in the message beside the first
 	}
 	for name, tc := range map[string]struct {
 		applied  uint64 // before
@@ -45,6 +46,11 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		"one cannot be read":           {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, poison: true}, {seq: 3, low: 1}}, counted: 2, after: 3, poisoned: []int{1}},
 		"a stray one cannot be read":   {applied: 1, msgs: []msg{{seq: 7, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
 		"an old one cannot be read":    {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
+		"several in a message":         {msgs: []msg{{seq: 1, low: 1, more: 2}, {seq: 4, low: 1, more: 1}}, counted: 5, after: 5},
+		"sent with others beside them": {applied: 1, msgs: []msg{{seq: 1, low: 1, more: 1}, {seq: 2, low: 1, more: 2}}, counted: 3, after: 4, skipped: 2},
+		"the first of them is missing": {msgs: []msg{{seq: 2, low: 1, more: 5}, {seq: 1, low: 1}}, counted: 1, after: 1, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
+		"dropped up to the middle":     {applied: 3, msgs: []msg{{seq: 7, low: 7, more: 1}}, inLog: 7, counted: 2, after: 8, lost: []fold.Gap{{Edge: "e1", From: 4, To: 6}}},
+		"several cannot be read":       {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true, more: 3}, {seq: 4, low: 1, more: 1}}, counted: 1, after: 5, poisoned: []int{0}, skipped: 1},
 		"what was skipped is not lost": {applied: 9, msgs: []msg{{seq: 8, low: 8}, {seq: 10, low: 10}}, counted: 1, after: 10, skipped: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,9 +58,13 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 			l := newLog(t, memstore.New(1), &ruleset.List{Name: "a"})
 			var msgs []fold.Message
 			for i, m := range tc.msgs {
-				msg := l.message(0, "e1", m.seq, m.low, []hit.Hit{view(fmt.Sprint("item", i), 1, t0)})
+				batches := [][]hit.Hit{{view(fmt.Sprint("item", i), 1, t0)}}
+				for j := range m.more {
+					batches = append(batches, []hit.Hit{view(fmt.Sprint("item", i, "-", j), 1, t0)})
+				}
+				msg := l.message(0, "e1", m.seq, m.low, batches...)
 				if m.poison {
-					msg.Batch, msg.Err = nil, errors.New("poison")
+					msg.Batches, msg.Err = nil, errors.New("poison")
 				}
 				msgs = append(msgs, msg)
 			}

@@ -51,7 +51,7 @@ func BenchmarkFold(b *testing.B) {
 		for range hit.MaxHits {
 			batch.Hits = append(batch.Hits, view("article-"+strconv.FormatUint(zipf.Uint64(), 10), uint64(rng.IntN(300000)), t0.Add(time.Duration(i)*time.Second)))
 		}
-		msgs = append(msgs, fold.Message{Seq: uint64(i + 1), Received: t0, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: uint64(i + 1), Low: 1, Batch: batch})
+		msgs = append(msgs, fold.Message{Seq: uint64(i + 1), Received: t0, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: uint64(i + 1), LastSeq: uint64(i + 1), Low: 1, Batches: []*hit.Batch{batch}})
 	}
 	f := &fold.Folder{Rules: rules, Store: empty{}}
 	b.ReportAllocs()

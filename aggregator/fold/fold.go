@@ -74,13 +74,13 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 	res.Commit.To.Version = rand.Uint64()
 
 	n := 0
-	for _, m := range a.apply {
-		n += len(m.Batch.Hits)
+	for _, b := range a.apply {
+		n += len(b.Hits)
 	}
 	t := newTallies(f, shard, n, res.Hits)
-	for _, m := range a.apply {
-		for i := range m.Batch.Hits {
-			t.want(&m.Batch.Hits[i], m.Received)
+	for _, b := range a.apply {
+		for i := range b.Hits {
+			t.want(&b.Hits[i], b.received)
 		}
 	}
 	if err := t.read(ctx, state.Position); err != nil {

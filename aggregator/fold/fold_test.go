@@ -51,21 +51,29 @@ func (l *log) add(hits ...hit.Hit) {
 	}
 }
 
-func (l *log) message(shard int, edge string, seq, low uint64, hits []hit.Hit) fold.Message {
+// message is one with batches from seq on.
+func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.Hit) fold.Message {
 	l.t.Helper()
-	data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: shard, Seq: seq, Hits: hits})
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	received := t0
-	for _, h := range hits {
-		if at := time.UnixMilli(h.Time); at.After(received) {
-			received = at
+	var body []byte
+	for i, hits := range batches {
+		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: shard, Seq: seq + uint64(i), Hits: hits})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		body = append(body, data...)
+		for _, h := range hits {
+			if at := time.UnixMilli(h.Time); at.After(received) {
+				received = at
+			}
 		}
 	}
 	l.seq++
 	headers := map[string]string{hit.HeaderSeq: fmt.Sprint(seq), hit.HeaderLow: fmt.Sprint(low)}
-	m := fold.Read(shard, l.seq, received, hit.Subject(shard, edge), func(k string) string { return headers[k] }, data)
+	if len(batches) > 1 {
+		headers[hit.HeaderLast] = fmt.Sprint(seq + uint64(len(batches)) - 1)
+	}
+	m := fold.Read(shard, l.seq, received, hit.Subject(shard, edge), func(k string) string { return headers[k] }, body)
 	if m.Err != nil {
 		l.t.Fatal(m.Err)
 	}

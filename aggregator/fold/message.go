@@ -24,11 +24,12 @@ type Message struct {
 	Data     []byte
 
 	Edge     string
-	BatchSeq uint64
+	BatchSeq uint64 // of the first batch
+	LastSeq  uint64 // of the last batch
 	Low      uint64 // lowest sequence that the edge could still send
-	Batch    *hit.Batch
-	// Err says why the message cannot be read; Batch is nil then. Edge and
-	// BatchSeq are set where the subject and headers tell them.
+	Batches  []*hit.Batch
+	// Err says why the message cannot be read; it has no batches then. Edge,
+	// BatchSeq and LastSeq are set where the subject and headers tell them.
 	Err error
 }
 
@@ -39,7 +40,7 @@ func Read(shard int, seq uint64, received time.Time, subject string, header func
 	m := Message{Seq: seq, Received: received, Subject: subject, Data: data}
 	m.Err = m.read(shard, header)
 	if m.Err != nil {
-		m.Batch = nil
+		m.Batches = nil
 	}
 	return m
 }
@@ -54,16 +55,24 @@ func (m *Message) read(shard int, header func(string) string) error {
 	if err != nil || m.BatchSeq == 0 {
 		return fmt.Errorf("header %s is not a sequence: %.40q", hit.HeaderSeq, header(hit.HeaderSeq))
 	}
+	m.LastSeq = m.BatchSeq
+	if last := header(hit.HeaderLast); last != "" {
+		if m.LastSeq, err = strconv.ParseUint(last, 10, 64); err != nil || m.LastSeq < m.BatchSeq {
+			m.LastSeq = m.BatchSeq
+			return fmt.Errorf("header %s is not a sequence from %d on: %.40q", hit.HeaderLast, m.BatchSeq, last)
+		}
+	}
 	m.Low, err = strconv.ParseUint(header(hit.HeaderLow), 10, 64)
 	if err != nil || m.Low == 0 || m.Low > m.BatchSeq {
 		return fmt.Errorf("header %s is not a sequence up to %d: %.40q", hit.HeaderLow, m.BatchSeq, header(hit.HeaderLow))
 	}
-	m.Batch, err = hit.Decode(m.Data)
-	switch {
-	case err != nil:
+	m.Batches, err = hit.DecodeMessage(m.Data)
+	if err != nil {
 		return err
-	case m.Batch.Edge != edge, m.Batch.Seq != m.BatchSeq, m.Batch.Shard != inShard, inShard != shard:
-		return errors.New("the body is another batch than the subject and headers say")
+	}
+	first, last := m.Batches[0], m.Batches[len(m.Batches)-1]
+	if first.Edge != edge || first.Seq != m.BatchSeq || last.Seq != m.LastSeq || first.Shard != inShard || inShard != shard {
+		return errors.New("the body has other batches than the subject and headers say")
 	}
 	return nil
 }

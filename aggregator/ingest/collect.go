@@ -22,8 +22,8 @@ func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan ti
 	add := func(m fold.Message) {
 		msgs = append(msgs, m)
 		size += len(m.Data)
-		if m.Batch != nil {
-			hits += len(m.Batch.Hits)
+		for _, b := range m.Batches {
+			hits += len(b.Hits)
 		}
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/aggregator/fold"
@@ -100,8 +101,8 @@ func firstInLog(js jetstream.JetStream) fold.FirstInLog {
 			var n uint64
 			for msg := range batch.Messages() {
 				n++
-				seq, err := strconv.ParseUint(msg.Headers().Get(hit.HeaderSeq), 10, 64)
-				if err != nil || seq < next || first != 0 && seq >= first {
+				seq, last, err := sequences(msg.Headers())
+				if seq = max(seq, next); err != nil || last < next || first != 0 && seq >= first {
 					continue
 				}
 				meta, err := msg.Metadata()
@@ -129,4 +130,16 @@ func firstInLog(js jetstream.JetStream) fold.FirstInLog {
 		}
 		return first, at, nil
 	}
+}
+
+// sequences returns the first and the last batch sequence that a message has.
+func sequences(h nats.Header) (first, last uint64, err error) {
+	if first, err = strconv.ParseUint(h.Get(hit.HeaderSeq), 10, 64); err != nil {
+		return 0, 0, err
+	}
+	if h.Get(hit.HeaderLast) == "" {
+		return first, first, nil
+	}
+	last, err = strconv.ParseUint(h.Get(hit.HeaderLast), 10, 64)
+	return first, last, err
 }

@@ -31,6 +31,7 @@ func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Me
 	msg.Header.Set(HeaderPoisonError, m.Err.Error())
 	if m.BatchSeq != 0 {
 		msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(m.BatchSeq, 10))
+		msg.Header.Set(hit.HeaderLast, strconv.FormatUint(m.LastSeq, 10))
 	}
 	if len(m.Data) > hit.MaxBatchBytes {
 		// The copy has more headers than the original: it might not be accepted.

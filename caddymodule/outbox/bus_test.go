@@ -30,19 +30,22 @@ type fakeBus struct {
 	lost    uint64
 }
 
+// message is one batch of a message of the log: which batches share one does not
+// matter here.
 type message struct {
 	edge  string
 	shard int
 	seq   uint64
 	low   uint64
 	data  string
+	hits  []hit.Hit
 }
 
 func newFakeBus() *fakeBus {
 	return &fakeBus{applied: map[string]map[int]uint64{}, counted: map[string]int{}}
 }
 
-func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, seq, low uint64, data []byte) error {
+func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.n++
@@ -51,10 +54,35 @@ func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, seq, low 
 		kept, err = b.publish(b.n)
 	}
 	if kept {
-		b.log = append(b.log, message{edge, shard, seq, low, string(data)})
-		b.fold(b.log[len(b.log)-1])
+		for _, m := range split(edge, shard, send.Low, data) {
+			if m.seq < send.Seq || m.seq > send.Last {
+				panic(fmt.Sprintf("message %+v of shard %d of %s carries batch %d", send, shard, edge, m.seq))
+			}
+			b.log = append(b.log, m)
+			b.fold(m)
+		}
 	}
 	return err
+}
+
+// split returns the batches of a message.
+func split(edge string, shard int, low uint64, data []byte) []message {
+	batches, err := hit.DecodeMessage(data)
+	if err != nil {
+		panic(err)
+	}
+	messages := make([]message, len(batches))
+	for i, batch := range batches {
+		if batch.Edge != edge || batch.Shard != shard {
+			panic(fmt.Sprintf("a message of shard %d of %s carries a batch of shard %d of %s", shard, edge, batch.Shard, batch.Edge))
+		}
+		encoded, err := hit.Encode(batch)
+		if err != nil {
+			panic(err)
+		}
+		messages[i] = message{edge, shard, batch.Seq, low, string(encoded), batch.Hits}
+	}
+	return messages
 }
 
 func (b *fakeBus) fold(m message) {
@@ -71,14 +99,7 @@ func (b *fakeBus) fold(m message) {
 		return
 	}
 	shards[m.shard] = m.seq
-	batch, err := hit.Decode([]byte(m.data))
-	if err != nil {
-		panic(err)
-	}
-	if batch.Edge != m.edge || batch.Shard != m.shard || batch.Seq != m.seq {
-		panic(fmt.Sprintf("message %+v carries batch %d of shard %d of %s", m, batch.Seq, batch.Shard, batch.Edge))
-	}
-	for _, h := range batch.Hits {
+	for _, h := range m.hits {
 		b.counted[h.Item]++
 	}
 }

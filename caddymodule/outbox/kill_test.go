@@ -140,7 +140,7 @@ func spooled(t *testing.T, dir string) map[string]int {
 			t.Fatalf("the first batch of shard %d is %d", l.shard, l.first)
 		}
 		for seq := l.first; seq <= l.written; seq++ {
-			data, _, ok := o.spool.get(l.edge, l.shard, seq)
+			data, _, ok := o.spool.message(l.edge, l.shard, seq, seq)
 			if !ok {
 				t.Fatalf("batch %d of shard %d is missing", seq, l.shard)
 			}

@@ -86,20 +86,23 @@ func NewNATS(conn func() *nats.Conn, shards int) *NATS {
 // Publish implements [Bus]. It publishes nothing (ErrShards) while the stream
 // has another number of shards, which is looked up once for each connection
 // and after each failure.
-func (b *NATS) Publish(ctx context.Context, shard int, edge string, seq, low uint64, data []byte) error {
+func (b *NATS) Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error {
 	link, err := b.checked(ctx)
 	if err != nil {
 		return err
 	}
 	msg := nats.NewMsg(hit.Subject(shard, edge))
-	msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(seq, 10))
-	msg.Header.Set(hit.HeaderLow, strconv.FormatUint(low, 10))
+	msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(send.Seq, 10))
+	if send.Last != send.Seq {
+		msg.Header.Set(hit.HeaderLast, strconv.FormatUint(send.Last, 10))
+	}
+	msg.Header.Set(hit.HeaderLow, strconv.FormatUint(send.Low, 10))
 	msg.Data = data
 	// The expected stream: an acknowledgement from another one that happens to
 	// keep the subject would not be from the log.
 	if _, err := link.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(hit.Stream)); err != nil {
 		b.link.CompareAndSwap(link, nil) // the stream may have been replaced
-		return fmt.Errorf("publishing batch %d of shard %d: %w", seq, shard, err)
+		return fmt.Errorf("publishing batches %d to %d of shard %d: %w", send.Seq, send.Last, shard, err)
 	}
 	return nil
 }

@@ -66,7 +66,14 @@ func published(t *testing.T, js jetstream.JetStream) []message {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log = append(log, message{edge, shard, header(t, m, hit.HeaderSeq), header(t, m, hit.HeaderLow), string(m.Data)})
+		batches := split(edge, shard, header(t, m, hit.HeaderLow), m.Data)
+		if first := header(t, m, hit.HeaderSeq); first != batches[0].seq {
+			t.Fatalf("a message says that it begins with batch %d, not %d", first, batches[0].seq)
+		}
+		if last := batches[len(batches)-1].seq; len(batches) > 1 && header(t, m, hit.HeaderLast) != last {
+			t.Fatalf("a message says that it ends with batch %s, not %d", m.Header.Get(hit.HeaderLast), last)
+		}
+		log = append(log, batches...)
 	}
 	return log
 }
@@ -158,15 +165,23 @@ func TestNATSWithoutStream(t *testing.T) {
 	bus := NewNATS(func() *nats.Conn { return nc }, natsShards)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := bus.Publish(ctx, 0, "edge", 1, 1, []byte("x")); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := bus.Publish(ctx, 0, "edge", Send{Seq: 1, Last: 1, Low: 1}, []byte("x")); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("without a stream: %v", err)
 	}
 	createStream(t, js, natsShards)
-	if err := bus.Publish(ctx, 2, "edge", 1, 1, []byte("x")); err != nil {
+	var body []byte
+	for seq := uint64(1); seq <= 2; seq++ {
+		data, err := hit.Encode(&hit.Batch{Edge: "edge", Shard: 2, Seq: seq, Hits: hitsOf(names("item", 3))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = append(body, data...)
+	}
+	if err := bus.Publish(ctx, 2, "edge", Send{Seq: 1, Last: 2, Low: 1}, body); err != nil {
 		t.Errorf("with a stream: %v", err)
 	}
 	log := published(t, js)
-	if len(log) != 1 || log[0] != (message{"edge", 2, 1, 1, "x"}) {
+	if len(log) != 2 || log[0].seq != 1 || log[1].seq != 2 || len(log[1].hits) != 3 {
 		t.Errorf("the stream has %+v", log)
 	}
 }
@@ -175,7 +190,7 @@ func TestNATSWithoutStream(t *testing.T) {
 func TestNATSWithoutConnection(t *testing.T) {
 	t.Parallel()
 	bus := NewNATS(func() *nats.Conn { return nil }, natsShards)
-	if err := bus.Publish(t.Context(), 0, "edge", 1, 1, []byte("x")); !errors.Is(err, errNoConnection) {
+	if err := bus.Publish(t.Context(), 0, "edge", Send{Seq: 1, Last: 1, Low: 1}, []byte("x")); !errors.Is(err, errNoConnection) {
 		t.Errorf("Publish: %v", err)
 	}
 	if _, err := bus.Applied(t.Context(), "edge"); !errors.Is(err, errNoConnection) {
@@ -187,7 +202,7 @@ func TestNATSWithoutConnection(t *testing.T) {
 	}
 	defer nc.Close()
 	bus = NewNATS(func() *nats.Conn { return nc }, natsShards)
-	if err := bus.Publish(t.Context(), 0, "edge", 1, 1, []byte("x")); !errors.Is(err, errNoConnection) {
+	if err := bus.Publish(t.Context(), 0, "edge", Send{Seq: 1, Last: 1, Low: 1}, []byte("x")); !errors.Is(err, errNoConnection) {
 		t.Errorf("Publish: %v", err)
 	}
 }
@@ -202,7 +217,7 @@ func TestNATSShards(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	createStream(t, js, natsShards)
-	if err := bus.Publish(ctx, 0, "edge", 1, 1, []byte("x")); err != nil {
+	if err := bus.Publish(ctx, 0, "edge", Send{Seq: 1, Last: 1, Low: 1}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if err := js.DeleteStream(ctx, hit.Stream); err != nil {
@@ -216,7 +231,7 @@ func TestNATSShards(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("not connected again")
 	}
-	err := bus.Publish(ctx, 0, "edge", 2, 1, []byte("x"))
+	err := bus.Publish(ctx, 0, "edge", Send{Seq: 2, Last: 2, Low: 1}, []byte("x"))
 	if !errors.Is(err, ErrShards) || !strings.Contains(err.Error(), `"4"`) {
 		t.Errorf("Publish to a log of other shards: %v", err)
 	}

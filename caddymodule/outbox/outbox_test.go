@@ -385,23 +385,29 @@ func TestConcurrently(t *testing.T) {
 }
 
 // Small batches that the log does not keep up with must not pile up for ever:
-// while they wait, hits are written in larger ones.
-func TestBacklogMakesLargerBatches(t *testing.T) {
+// those that wait go out together.
+func TestBacklogMakesLargerMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := open(t, Options{Dir: t.TempDir(), Shards: 1}) // nobody publishes
-		const hits = 1000
-		for _, item := range names("a", hits) {
-			if !o.Offer(view(item)) {
-				t.Fatal("a view was dropped")
-			}
-			time.Sleep(10 * time.Millisecond)
+		o := open(t, Options{Dir: t.TempDir(), Shards: 1})
+		items := names("a", 500)
+		for _, item := range items { // nobody publishes yet
+			mustAppend(t, o, item)
 		}
-		if n := o.counters.batches.Load(); n < crowded || n > crowded+hits/8 {
-			t.Errorf("%d hits in 10 s are in %d batches", hits, n)
+		bus := newFakeBus()
+		done := make(chan error, 1)
+		go func() { done <- o.Run(t.Context(), bus) }()
+		synctest.Wait()
+		if batches := o.counters.batches.Load(); batches != uint64(len(items)) || bus.n != 1 {
+			t.Errorf("%d batches were published in %d messages", batches, bus.n)
 		}
 		if err := o.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		bus.wantCounted(t, items...)
+		wantOrder(t, bus.messages())
 	})
 }

@@ -29,9 +29,10 @@ const (
 // Bus is the way to the log and to the aggregator. Implementations are safe for
 // concurrent use.
 type Bus interface {
-	// Publish adds the bytes of a batch to the log. Nil means that the log
-	// acknowledged it; any error means that it is unknown whether the log has it.
-	Publish(ctx context.Context, shard int, edge string, seq, low uint64, data []byte) error
+	// Publish adds a message with the batches that send names to the log. Nil means
+	// that the log acknowledged it; any error means that it is unknown whether the
+	// log has it.
+	Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error
 	// Applied returns the highest batch sequence of an edge that is in the
 	// counts, by shard. A shard that has none is absent.
 	Applied(ctx context.Context, edge string) (map[int]uint64, error)
@@ -119,7 +120,7 @@ func (r *run) start(l *lane) {
 	r.lanes.Go(func() { r.publish(l) })
 }
 
-// publish sends a lane's batches, one at a time.
+// publish sends a lane's batches, one message at a time.
 func (r *run) publish(l *lane) {
 	backoff := time.Duration(0)
 	for r.ctx.Err() == nil {
@@ -133,7 +134,7 @@ func (r *run) publish(l *lane) {
 			}
 			continue
 		}
-		err := r.send(l, send)
+		err := r.send(l, &send)
 		r.o.mu.Lock()
 		if err == nil {
 			l.sender.Acked(send.Seq, time.Now())
@@ -145,9 +146,9 @@ func (r *run) publish(l *lane) {
 		case err == nil:
 			backoff = 0
 			r.publishTrouble.ok()
-			r.o.counters.published.Add(1)
+			r.o.counters.published.Add(send.Last + 1 - send.Seq)
 			if send.Again {
-				r.o.counters.resent.Add(1)
+				r.o.counters.resent.Add(send.Last + 1 - send.Seq)
 			}
 			signal(r.acked)
 			signal(r.o.progress)
@@ -160,16 +161,28 @@ func (r *run) publish(l *lane) {
 	}
 }
 
-var errMissing = errors.New("a batch is missing in the spool")
+var (
+	errMissing = errors.New("a batch is missing in the spool")
+	errRetired = errors.New("the batches have got another edge id")
+)
 
-func (r *run) send(l *lane, send Send) error {
-	data, _, ok := r.o.spool.get(l.edge, l.shard, send.Seq)
+// send publishes a message with as many batches as fit into it, and sets
+// send.Last to the last of them.
+func (r *run) send(l *lane, send *Send) error {
+	data, last, ok := r.o.spool.message(l.edge, l.shard, send.Seq, send.Last)
 	if !ok {
 		return errMissing
 	}
+	r.o.mu.Lock()
+	ok = l.sender.Take(last)
+	r.o.mu.Unlock()
+	if !ok {
+		return errRetired
+	}
+	send.Last = last
 	ctx, cancel := context.WithTimeout(r.ctx, publishTimeout)
 	defer cancel()
-	return r.bus.Publish(ctx, l.shard, l.edge, send.Seq, send.Low, data)
+	return r.bus.Publish(ctx, l.shard, l.edge, *send, data)
 }
 
 func (r *run) sleep(d time.Duration) {

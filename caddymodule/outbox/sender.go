@@ -45,11 +45,13 @@ const resendWindow = 64
 //   - Only what is on disk is sent ([Sender.Committed]). Else a crash would
 //     give its sequence to other hits, which the aggregator would skip as
 //     applied: lost.
-//   - One batch is outstanding. Else n+1 could enter the log before n, and
-//     would have to be sent again.
+//   - One message is outstanding, of one or more batches that follow each other.
+//     Else n+1 could enter the log before n, and would have to be sent again.
+//     While it is on its way others gather, so that a slow log gets few and large
+//     messages.
 //   - Everything but an acknowledgement means "unknown" ([Sender.Failed]): the
-//     same bytes go out again under the same sequence. Else a lost
-//     acknowledgement would lose or double the batch.
+//     same batches go out again under the same sequences, perhaps with others
+//     beside them. Else a lost acknowledgement would lose or double the batch.
 //   - A batch is kept until it was seen applied for [Timing.Keep], not until it
 //     was acknowledged ([Sender.Trim]). Else a log that loses its tail in a
 //     power cut, or a store that loses its last seconds in a failover, would
@@ -73,8 +75,9 @@ type Sender struct {
 	sent      uint64 // highest sequence that may be in the log
 	acked     uint64 // everything up to here was acknowledged once
 
-	outstanding uint64 // sequence being published; 0: none
-	again       bool   // the outstanding one was acknowledged before
+	outstanding uint64 // first sequence being published; 0: none
+	through     uint64 // last sequence being published
+	again       bool   // the outstanding ones were acknowledged before
 
 	applied uint64
 	heard   bool      // applied was told at least once
@@ -93,12 +96,12 @@ type mark struct {
 	at  time.Time
 }
 
-// Send is one batch to be published.
+// Send is the batches Seq to Last, to be published in one message.
 type Send struct {
-	Seq uint64
+	Seq, Last uint64
 	// Low is the lowest sequence that the edge can still send.
 	Low uint64
-	// Again says that the log had acknowledged the batch before.
+	// Again says that the log had acknowledged the batches before.
 	Again bool
 }
 
@@ -138,46 +141,59 @@ func (s *Sender) Committed(last uint64) {
 	s.last = max(s.last, last)
 }
 
-// Next returns the batch to publish now, which is outstanding from then on. It
-// returns false when one is outstanding already or there is nothing to send.
+// Next returns the batches that can be published now: the message has the first
+// of them and as many more as fit, which [Sender.Take] tells. They are
+// outstanding from then on. It returns false when some are outstanding already
+// or there is nothing to send.
 func (s *Sender) Next() (Send, bool) {
 	if s.outstanding != 0 {
 		return Send{}, false
 	}
 	if s.to != 0 {
 		if s.from = max(s.from, s.applied+1, s.low); s.from <= s.to {
-			s.outstanding, s.again = s.from, true
-			return Send{Seq: s.from, Low: s.low, Again: true}, true
+			s.outstanding, s.through, s.again = s.from, 0, true
+			return Send{Seq: s.from, Last: s.to, Low: s.low, Again: true}, true
 		}
 	}
 	if s.acked >= s.last {
 		return Send{}, false
 	}
-	seq := s.acked + 1
-	s.outstanding, s.again = seq, false
-	s.sent = max(s.sent, seq)
-	return Send{Seq: seq, Low: s.low}, true
+	s.outstanding, s.through, s.again = s.acked+1, 0, false
+	return Send{Seq: s.acked + 1, Last: s.last, Low: s.low}, true
 }
 
-// Acked tells that the log acknowledged the outstanding batch.
+// Take tells that the message with the outstanding batches has those up to last.
+// It must be called before the message is sent; false means that it must not be
+// sent, because the sender was retired meanwhile. Nothing is outstanding then.
+func (s *Sender) Take(last uint64) bool {
+	if last > s.last {
+		s.outstanding = 0
+		return false
+	}
+	s.through = last
+	s.sent = max(s.sent, last)
+	return true
+}
+
+// Acked tells that the log acknowledged the message that begins with seq.
 func (s *Sender) Acked(seq uint64, now time.Time) {
 	if seq != s.outstanding || seq == 0 {
 		return
 	}
 	s.outstanding = 0
 	if s.again {
-		s.from = seq + 1
+		s.from = s.through + 1
 		s.moved = now
 		return
 	}
 	if s.acked <= s.applied {
 		s.moved, s.wait = now, s.timing.Resend // the first one to wait for
 	}
-	s.acked = max(s.acked, seq)
+	s.acked = max(s.acked, s.through)
 }
 
-// Failed tells that it is unknown whether the log has the outstanding batch.
-// Next will return the same one.
+// Failed tells that it is unknown whether the log has the message that begins
+// with seq. Next will return its batches again.
 func (s *Sender) Failed(seq uint64) {
 	if seq == s.outstanding {
 		s.outstanding = 0

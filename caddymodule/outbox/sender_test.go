@@ -17,8 +17,13 @@ func deliver(s *Sender, now time.Time) (seqs []uint64) {
 		if !ok {
 			return seqs
 		}
+		if !s.Take(send.Last) {
+			panic("a sender that is not retired does not send")
+		}
 		s.Acked(send.Seq, now)
-		seqs = append(seqs, send.Seq)
+		for seq := send.Seq; seq <= send.Last; seq++ {
+			seqs = append(seqs, seq)
+		}
 	}
 }
 
@@ -34,27 +39,32 @@ func wantSeqs(t *testing.T, got []uint64, from, to uint64) {
 	}
 }
 
-func TestSenderSendsOneAtATimeInOrder(t *testing.T) {
+func TestSenderSendsOneMessageAtATimeInOrder(t *testing.T) {
 	t.Parallel()
 	s := NewSender(1, 0, Timing{})
 	if _, ok := s.Next(); ok {
 		t.Fatal("an empty spool has something to send")
 	}
-	s.Committed(2)
+	s.Committed(3)
 	send, ok := s.Next()
-	if !ok || send != (Send{Seq: 1, Low: 1}) {
+	if !ok || send != (Send{Seq: 1, Last: 3, Low: 1}) {
 		t.Fatalf("first: %+v %t", send, ok)
+	}
+	if !s.Take(2) { // as many as fit
+		t.Fatal("it must not be sent")
 	}
 	if send, ok := s.Next(); ok {
 		t.Fatalf("%+v was sent while another is outstanding", send)
 	}
 	s.Failed(1)
-	if send, _ := s.Next(); send.Seq != 1 {
-		t.Fatalf("after an unknown outcome %d is sent, not 1 again", send.Seq)
+	s.Committed(4)
+	if send, _ := s.Next(); send.Seq != 1 || send.Last != 4 {
+		t.Fatalf("after an unknown outcome %+v is sent, not 1 again, with those that have come since", send)
 	}
+	s.Take(3)
 	s.Acked(1, t0)
 	s.Acked(1, t0) // a second answer changes nothing
-	if send, _ := s.Next(); send.Seq != 2 {
+	if send, _ := s.Next(); send.Seq != 4 {
 		t.Fatalf("then %d", send.Seq)
 	}
 }
@@ -147,7 +157,7 @@ func TestSenderAfterTheStoreWasEmptied(t *testing.T) {
 	now = now.Add(5 * time.Second)
 	s.Applied(0, now)
 	send, ok := s.Next()
-	if !ok || send != (Send{Seq: 6, Low: 6, Again: true}) {
+	if !ok || send != (Send{Seq: 6, Last: 10, Low: 6, Again: true}) {
 		t.Fatalf("sent %+v %t, want the lowest of the spool", send, ok)
 	}
 }
@@ -161,6 +171,9 @@ func TestSenderNoticesACopy(t *testing.T) {
 	}
 	if sent := s.Retire(); sent != 5 {
 		t.Fatalf("sent up to %d, want 5", sent)
+	}
+	if s.Take(6) {
+		t.Fatal("a retired sender sends what has got another id")
 	}
 	if move := s.Applied(6, t0); move != Forward {
 		t.Fatalf("move %d", move)
@@ -186,9 +199,10 @@ type world struct {
 	history []stored
 }
 
+// logged is a message with the batches seq to last.
 type logged struct {
-	seq, low uint64
-	at       time.Time
+	seq, last, low uint64
+	at             time.Time
 }
 
 // stored is the state of the store: how far it read the log, and how often it
@@ -230,21 +244,28 @@ func (w *world) fold(n int) {
 			s.declared += m.low - 1 - s.applied
 			s.applied = m.low - 1
 		}
-		if m.seq == s.applied+1 {
-			s.applied = m.seq
-			s.counted[m.seq]++
+		for seq := m.seq; seq <= m.last; seq++ {
+			if seq == s.applied+1 {
+				s.applied = seq
+				s.counted[seq]++
+			}
 		}
 	}
 	s.at = w.now
 	w.history = append(w.history, s.clone())
 }
 
-func (w *world) publish(stored, acked bool) {
+// publish sends a message with at most so many batches.
+func (w *world) publish(batches int, stored, acked bool) {
 	send, ok := w.sender.Next()
 	if !ok {
 		return
 	}
-	m := logged{send.Seq, send.Low, w.now}
+	last := min(send.Last, send.Seq+uint64(batches)-1)
+	if !w.sender.Take(last) {
+		panic("a sender that is not retired does not send")
+	}
+	m := logged{send.Seq, last, send.Low, w.now}
 	switch {
 	case stored:
 		w.log = append(w.log, m)
@@ -298,7 +319,7 @@ func (w *world) settle(t *rapid.T) {
 			return
 		}
 		for range 200 {
-			w.publish(true, true)
+			w.publish(1, true, true)
 		}
 		w.fold(len(w.log))
 		w.now = w.now.Add(time.Second)
@@ -316,6 +337,7 @@ func TestSenderLosesNothing(t *testing.T) {
 		duration := func(max int) time.Duration {
 			return time.Duration(rapid.IntRange(1, max).Draw(t, "milliseconds")) * time.Millisecond
 		}
+		batches := func(t *rapid.T) int { return rapid.IntRange(1, 5).Draw(t, "batches") }
 		t.Repeat(map[string]func(*rapid.T){
 			"": w.check,
 			"spool": func(t *rapid.T) {
@@ -323,13 +345,13 @@ func TestSenderLosesNothing(t *testing.T) {
 				w.sender.Committed(w.end)
 			},
 			"publish": func(t *rapid.T) {
-				for range rapid.IntRange(1, 100).Draw(t, "batches") {
-					w.publish(true, true)
+				for range rapid.IntRange(1, 100).Draw(t, "messages") {
+					w.publish(batches(t), true, true)
 				}
 			},
-			"lose the acknowledgement": func(*rapid.T) { w.publish(true, false) },
-			"lose the message":         func(*rapid.T) { w.publish(false, true) },
-			"delay the message":        func(*rapid.T) { w.publish(false, false) },
+			"lose the acknowledgement": func(t *rapid.T) { w.publish(batches(t), true, false) },
+			"lose the message":         func(t *rapid.T) { w.publish(batches(t), false, true) },
+			"delay the message":        func(t *rapid.T) { w.publish(batches(t), false, false) },
 			"deliver late": func(*rapid.T) {
 				for _, m := range w.late {
 					m.at = w.now

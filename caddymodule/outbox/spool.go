@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -166,18 +167,33 @@ func put(bucket *bbolt.Bucket, edge string, b *batch, now time.Time) (int64, err
 	return size(value), bucket.Put(seqKey(seq), value)
 }
 
-// get returns the bytes to publish and when they were spooled, or false.
-func (s *spool) get(edge string, shard int, seq uint64) (data []byte, at time.Time, ok bool) {
+// message returns the body of a message with batch from and as many of the
+// following ones, up to batch to, as fit into it, and the last of them. It is
+// false when batch from is not there.
+func (s *spool) message(edge string, shard int, from, to uint64) (data []byte, last uint64, ok bool) {
 	s.view(edge, shard, func(b *bbolt.Bucket) {
-		v := b.Get(seqKey(seq))
-		if len(v) < timeBytes {
-			return
+		c := b.Cursor()
+		seq := from
+		for k, v := c.Seek(seqKey(from)); bytes.Equal(k, seqKey(seq)) && len(v) >= timeBytes && seq <= to; k, v = c.Next() {
+			v = v[timeBytes:]
+			if ok && len(data)+len(v) > hit.MaxBatchBytes {
+				break
+			}
+			data, last, ok = append(data, v...), seq, true // v dies with the transaction
+			seq++
 		}
-		at = time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
-		data = append([]byte(nil), v[timeBytes:]...) // v dies with the transaction
-		ok = true
 	})
-	return data, at, ok
+	return data, last, ok
+}
+
+// spooled returns when a batch was written, or false.
+func (s *spool) spooled(edge string, shard int, seq uint64) (at time.Time, ok bool) {
+	s.view(edge, shard, func(b *bbolt.Bucket) {
+		if v := b.Get(seqKey(seq)); len(v) >= timeBytes {
+			at, ok = time.UnixMilli(int64(binary.BigEndian.Uint64(v))), true
+		}
+	})
+	return at, ok
 }
 
 func (s *spool) has(edge string, shard int, seq uint64) bool {

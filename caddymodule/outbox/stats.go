@@ -69,7 +69,7 @@ func (o *Outbox) Stats() Stats {
 	o.mu.Unlock()
 	now := time.Now()
 	for _, h := range heads {
-		if _, at, ok := o.spool.get(h.lane.edge, h.lane.shard, h.seq); ok {
+		if at, ok := o.spool.spooled(h.lane.edge, h.lane.shard, h.seq); ok {
 			s.OldestUnapplied = max(s.OldestUnapplied, now.Sub(at))
 		}
 	}

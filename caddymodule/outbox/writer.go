@@ -16,13 +16,10 @@ const (
 	retryMax = 5 * time.Second
 )
 
-// Under load that the log does not keep up with, hits wait for more company: a
-// log that syncs every message to disk takes few messages, but large ones. Else
-// the backlog of small batches would only grow.
-const (
-	crowded      = 32 // batches of a shard that wait to be published
-	crowdedFlush = 100 * time.Millisecond
-)
+// pace is the least time from the beginning of one write to the next while
+// Appends wait: a transaction costs more than the hits in it, so under load it
+// is worth to let some more of them gather.
+const pace = 3 * time.Millisecond
 
 // write runs the writer: it writes what waits in the queue as soon as an Append
 // waits or enough views do, and else when the first view has waited for the
@@ -33,13 +30,13 @@ func (o *Outbox) write() {
 	timer.Stop()
 	var (
 		backoff time.Duration // while writing fails
-		last    time.Time     // of the last write
+		last    time.Time     // when the last write began
 	)
 	for {
 		select {
 		case <-o.queue.wake:
 			if backoff == 0 {
-				timer.Reset(max(o.opts.Flush, o.wait(last)))
+				timer.Reset(o.opts.Flush)
 			}
 			continue
 		case job := <-o.jobs:
@@ -48,7 +45,7 @@ func (o *Outbox) write() {
 		case <-o.stop:
 			return
 		case <-o.queue.urgent:
-			if d := o.wait(last); d > 0 && backoff == 0 {
+			if d := pace - time.Since(last); d > 0 && backoff == 0 {
 				timer.Reset(d)
 				continue
 			}
@@ -62,19 +59,6 @@ func (o *Outbox) write() {
 			backoff = 0
 		}
 	}
-}
-
-// wait returns how long the next write has to wait after the last one, because
-// the log does not keep up.
-func (o *Outbox) wait(last time.Time) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, l := range o.current {
-		if l.sender.Unsent() > crowded {
-			return max(0, crowdedFlush-time.Since(last))
-		}
-	}
-	return 0
 }
 
 // flush writes what waits in one transaction.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/board"
@@ -87,7 +88,7 @@ type logModel struct {
 
 func (l *logModel) append(m fold.Message, now time.Time) {
 	m.Seq, m.Received = l.next, now
-	m.Data = fmt.Appendf(nil, "%s %d", m.Edge, m.BatchSeq)
+	m.Data = fmt.Appendf(nil, "%s %d %d", m.Edge, m.BatchSeq, m.LastSeq)
 	l.next++
 	l.msgs = append(l.msgs, m)
 }
@@ -175,9 +176,17 @@ func (w *world) publish(e *edge, faulty bool) {
 	if !ok {
 		return
 	}
-	m := fold.Message{Subject: hit.Subject(0, e.id), Edge: e.id, BatchSeq: s.Seq, Low: s.Low, Batch: e.spool[s.Seq]}
-	if m.Batch == nil {
-		panic(fmt.Sprintf("batch %d of %s is sent, but the spool begins at %d", s.Seq, e.id, e.low))
+	// A message has as many batches as fit, which is another number each time.
+	s.Last = min(s.Last, s.Seq+w.rng.Uint64N(4))
+	if !e.sender.Take(s.Last) {
+		panic("a sender that is not retired does not send")
+	}
+	m := fold.Message{Subject: hit.Subject(0, e.id), Edge: e.id, BatchSeq: s.Seq, LastSeq: s.Last, Low: s.Low}
+	for seq := s.Seq; seq <= s.Last; seq++ {
+		if e.spool[seq] == nil {
+			panic(fmt.Sprintf("batch %d of %s is sent, but the spool begins at %d", seq, e.id, e.low))
+		}
+		m.Batches = append(m.Batches, e.spool[seq])
 	}
 	fate := 0
 	if faulty {
@@ -252,7 +261,14 @@ func (w *world) compute(a *aggregator) {
 	if w.noProducerSequence {
 		msgs = append([]fold.Message(nil), msgs...)
 		for i := range msgs {
-			msgs[i].Edge, msgs[i].BatchSeq, msgs[i].Low = fmt.Sprint("message", msgs[i].Seq, msgs[i].Received), 1, 1
+			m := &msgs[i]
+			m.Edge, m.BatchSeq, m.LastSeq, m.Low = fmt.Sprint("message", m.Seq, m.Received), 1, uint64(len(m.Batches)), 1
+			m.Batches = slices.Clone(m.Batches)
+			for j, b := range m.Batches {
+				anonymous := *b
+				anonymous.Seq = uint64(j + 1)
+				m.Batches[j] = &anonymous
+			}
 		}
 	}
 	f := &fold.Folder{Rules: w.rules, Store: w.store, First: w.first}
@@ -269,8 +285,8 @@ func (w *world) compute(a *aggregator) {
 
 func (w *world) first(_ context.Context, _ int, edge string, next uint64) (batch, at uint64, err error) {
 	for _, m := range w.log.msgs {
-		if m.Edge == edge && m.BatchSeq >= next && (batch == 0 || m.BatchSeq < batch) {
-			batch, at = m.BatchSeq, m.Seq
+		if seq := max(m.BatchSeq, next); m.Edge == edge && m.LastSeq >= seq && (batch == 0 || seq < batch) {
+			batch, at = seq, m.Seq
 		}
 	}
 	if batch == 0 { // the log was hurt since the message was read
