@@ -13,8 +13,8 @@ type Bots struct {
 	// File is a list of patterns in the JSON format of
 	// github.com/monperrus/crawler-user-agents: an array of objects with a
 	// "pattern", a regular expression that is looked for in the User-Agent. The
-	// file is read again when it changes. Its path is relative to the working
-	// directory; in a Caddyfile, to the Caddyfile.
+	// file is read again when it changes. Its path is relative to the file that
+	// names it; in Caddy's JSON, to the server's working directory.
 	File string `json:"file,omitempty"`
 	// Allow are clients that are people whatever else says.
 	Allow *Clients `json:"allow,omitempty"`
@@ -74,11 +74,8 @@ func (r *Ruleset) CountsBots(list string) bool {
 }
 
 func (b *Bots) provision(at *problemList, r *Ruleset) {
-	for path, c := range map[string]*Clients{"allow": b.Allow, "deny": b.Deny} {
-		if c != nil {
-			c.provision(at, path)
-		}
-	}
+	b.Allow.provision(at, "allow")
+	b.Deny.provision(at, "deny")
 	for i, c := range b.Count {
 		path := fmt.Sprintf("count[%d].", i)
 		switch l := r.List(c.List); {
@@ -96,6 +93,9 @@ func (b *Bots) provision(at *problemList, r *Ruleset) {
 }
 
 func (c *Clients) provision(at *problemList, path string) {
+	if c == nil {
+		return
+	}
 	for i, ua := range c.UserAgents {
 		if len(ua) < 2 {
 			at.addf(fmt.Sprintf("%s.user_agents[%d]", path, i), "%q is in nearly every User-Agent: write more of it", ua)

@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -127,7 +128,7 @@ func (w *Window) Bounds(t time.Time, zone *time.Location) (start, end time.Time)
 	case PerCampaign:
 		return time.Time{}, time.Time{}
 	case PerMinute:
-		start = t.Truncate(time.Minute).UTC() // zones have had whole minutes for a hundred years
+		start = t.Truncate(time.Minute).UTC() // zones have had whole minutes since 1972
 		return start, start.Add(time.Minute)
 	}
 	p := Period(w.Per)
@@ -207,8 +208,8 @@ func (l *Limit) provision(at *problemList, lists []*List) {
 	if l.When != nil {
 		l.When.provision(at, lists)
 	}
-	for channel, extra := range l.Bonus {
-		if extra < 1 || extra > maxMax || channel == "" || len(channel) > maxChannel {
+	for _, channel := range slices.Sorted(maps.Keys(l.Bonus)) {
+		if extra := l.Bonus[channel]; extra < 1 || extra > maxMax || channel == "" || len(channel) > maxChannel {
 			at.addf("bonus", "%q: %d: a bonus is 1 to %d more, for a channel of 1 to %d bytes", channel, extra, maxMax, maxChannel)
 		}
 	}

@@ -176,6 +176,7 @@ func TestParseRefuses(t *testing.T) {
 func FuzzParseYAML(f *testing.F) {
 	f.Add(exampleYAML)
 	f.Add(exampleJSON)
+	f.Add(rulesYAML)
 	f.Add("lists: [&a {name: x, pages: [\"/{id}\"]}, {<<: *a, name: y}]")
 	f.Add("lists:\n- name: |\n    a\n  score: {gamma: .inf, base: .nan}\n  keep: {1: 2, ? a : b}\n")
 	f.Add("a: &a [*a]\nlists: *a")
@@ -189,6 +190,7 @@ func FuzzParseYAML(f *testing.F) {
 
 func FuzzParseJSON(f *testing.F) {
 	f.Add(exampleJSON)
+	f.Add(rulesJSON)
 	f.Add(`{"lists":[{"name":"a","weights":null,"keep":{"day":1e3},"score":{"model":"count"}}]}`)
 	f.Add(`{"lists":[null,{"name":1,"dedup":-1.5}],"":{}}`)
 	f.Add(`{"lists":[{"name":"\ud83d","zone":"../../etc/passwd"}]}`)

@@ -170,7 +170,19 @@ func LoadRules(path string) (*ruleset.Ruleset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
-	return ruleset.ParseYAML(path, data)
+	r, err := ruleset.ParseYAML(path, data)
+	if err != nil {
+		return nil, err
+	}
+	botsUnder(filepath.Dir(path), r)
+	return r, nil
+}
+
+// botsUnder makes the path of the file of bots relative to the file that names it.
+func botsUnder(dir string, r *ruleset.Ruleset) {
+	if r.Bots != nil {
+		r.Bots.File = string(under(dir, Text(r.Bots.File)))
+	}
 }
 
 func (c *Config) setDefaults(dir string) {
@@ -185,6 +197,9 @@ func (c *Config) setDefaults(dir string) {
 	}
 	if c.SQLite != nil {
 		c.SQLite.Path = under(dir, c.SQLite.Path)
+	}
+	if c.Rules != nil {
+		botsUnder(dir, c.Rules)
 	}
 }
 

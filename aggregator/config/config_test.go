@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,6 +140,37 @@ func TestSingleProblems(t *testing.T) {
 	}
 	if _, err := Load("/nonexistent/a.yaml"); err == nil {
 		t.Error("a missing file was loaded")
+	}
+}
+
+// The file of bots stands beside the file that names it, from wherever the
+// program is started.
+func TestFileOfBotsIsRelativeToTheFileThatNamesIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const rules = "lists: [{name: a}]\nbots: {file: %s}\n"
+	for name, want := range map[string]string{"bots.json": filepath.Join(dir, "bots.json"), "/etc/bots.json": "/etc/bots.json"} {
+		file := filepath.Join(dir, "rules.yaml")
+		if err := os.WriteFile(file, fmt.Appendf(nil, rules, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := LoadRules(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Parse(filepath.Join(dir, "aggregator.yaml"), []byte("sqlite: {path: x}\nrules_file: rules.yaml\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inline, err := Parse(filepath.Join(dir, "aggregator.yaml"), []byte("sqlite: {path: x}\nrules: {lists: [{name: a}], bots: {file: "+name+"}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, got := range map[string]string{"alone": r.Bots.File, "rules_file": c.Rules.Bots.File, "rules": inline.Rules.Bots.File} {
+			if got != want {
+				t.Errorf("%s: %q is %q, want %q", how, name, got, want)
+			}
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // decoder fills Go values from nodes and goes on after a mistake.
@@ -47,6 +48,9 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 		if n.kind != text && n.kind != number {
 			d.addf(n, path, "want a string, not %v", n.kind)
 		} else if err := t.UnmarshalText([]byte(n.scalar)); err != nil {
+			if _, ok := t.(*time.Time); ok { // whose own error shows Go's layout
+				err = fmt.Errorf("%.80q is not a time such as 2026-11-20T09:30:00Z or 2026-11-20T10:30:00+01:00", n.scalar)
+			}
 			d.addf(n, path, "%v", err)
 		}
 		return
