@@ -1,11 +1,50 @@
 // Package limit refuses what comes too often, by the limits of a ruleset.
+//
+// # What is counted
+//
+// A limit counts the hits of each key, that is of each combination of what it
+// counts by, in each list apart and in one or more windows. A hit is admitted when
+// every window of every limit that applies has room for it, and only then is it
+// charged to all of them; both happen in one step, whatever else happens at the
+// same time. A hit that is refused uses up nothing.
+//
+// A window up to a minute is a rate: a token bucket of golang.org/x/time/rate that
+// holds Burst hits and fills up evenly with Max hits per Per. A calendar window
+// holds Max hits from its beginning to its end on the clock of the list's zone; a
+// campaign has neither.
+//
+// A bonus raises the max for hits of a channel. It does not count them apart: all
+// hits of a key share one count. A bucket goes as far below empty as the bonus of
+// the hit's channel is large, and has to fill up again from there.
+//
+// A limit in shadow is judged as if it were added to those that are none: what
+// they refuse, or it would refuse itself, is not charged to it. Whether it would
+// refuse is told either way. Limits in shadow know nothing of each other.
+//
+// # Where the counts are
+//
+// Views are counted by this edge alone, under a hash that means nothing outside
+// this process. The calendar windows of a vote are counted under the keys of its
+// quotas, which all edges share and aggregators count exactly: [Rules.Learn] takes
+// over what they found.
+//
+// # When there are too many keys
+//
+// A [Limiter] holds a count for as many keys as it may. When there is no room for
+// another one it forgets those that are worth nothing: a window that is over, a
+// bucket that is full again. It never forgets one that is worth something, so no
+// flood of keys gives anybody a fresh start. A key that still finds no room is
+// judged by an estimate, see sketch, until there is room again: it gets as much as
+// the limit says, or a little more, but neither everything nor nothing.
 package limit
 
 import (
+	"hash/maphash"
+	"math/bits"
 	"net/netip"
-	"time"
+	"sync"
+	"sync/atomic"
 
-	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -23,56 +62,71 @@ type Hit struct {
 	VisitorText string
 }
 
+const (
+	maxShards = 256
+	// shardKeys is how many keys there may be for each shard, so that few keys
+	// are not scattered over many shards, of which each has its own least size.
+	shardKeys = 1024
+)
+
 // Limiter holds the counts. It outlives configurations.
-type Limiter struct{}
+type Limiter struct {
+	seed      maphash.Seed
+	shards    []shard
+	shardBits uint
+	maxKeys   atomic.Int64
+	keys      atomic.Int64
+	scratch   sync.Pool
 
-// New returns a Limiter that holds the counts of at most maxKeys keys.
-func New(maxKeys int) *Limiter { return &Limiter{} }
-
-// SetMaxKeys changes how many keys there may be.
-func (l *Limiter) SetMaxKeys(n int) {}
-
-// Bind returns the limits of a configuration with the counts that are held for
-// them. Release gives them up; both may overlap with those of another.
-func (l *Limiter) Bind(limits []*ruleset.Limit) *Rules { return &Rules{} }
-
-// Rules are the limits of one configuration.
-type Rules struct{}
-
-// Release gives up the counts, unless another configuration has the same limits.
-func (r *Rules) Release() {}
-
-// AppendQuotas appends the counts that the aggregator holds a vote to: one for
-// each calendar window of each limit that applies. secret returns the secret of
-// the period that begins at start, the zero time for a campaign.
-func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(p ruleset.Span, start time.Time) []byte) []hit.Quota {
-	return dst
+	mu       sync.Mutex          // held to change the counters
+	counters map[string]*counter // by identity
+	lastID   uint32
+	byID     atomic.Pointer[map[uint32]*counter] // never written in place
 }
 
-// Decision is what the limits say to a hit.
-type Decision struct {
-	// Refused is the limit that refuses it; nil when all admit it, and it is charged.
-	Refused *ruleset.Limit
-	// RetryAfter is when the same hit would be admitted; 0 when never.
-	RetryAfter time.Duration
-	// Shadowed are the limits in shadow that would have refused it.
-	Shadowed []*ruleset.Limit
-
-	// The window with the least room left, of those that are no shadows; nil
-	// when no limit applies. Max and Remaining are hits, Reset is when all of Max
-	// is there again.
-	Window    *ruleset.Window
-	Max       int64
-	Remaining int64
-	Reset     time.Duration
+// New returns a Limiter that holds the counts of at most maxKeys keys. A key is
+// one for each window that a hit is charged to.
+func New(maxKeys int) *Limiter {
+	l := &Limiter{
+		seed:     maphash.MakeSeed(),
+		counters: make(map[string]*counter),
+	}
+	n := min(max(maxKeys/shardKeys, 1), maxShards)
+	l.shardBits = uint(bits.Len(uint(n - 1)))
+	l.shards = make([]shard, 1<<l.shardBits)
+	l.scratch.New = func() any { return new(scratch) }
+	l.byID.Store(&map[uint32]*counter{})
+	l.SetMaxKeys(maxKeys)
+	return l
 }
 
-// Take charges a hit to all limits that apply, or to none when one refuses it.
-// quotas are those of AppendQuotas, nil for a view.
-func (r *Rules) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision { return Decision{} }
+// SetMaxKeys changes how many keys there may be. Keys that are held already are
+// not forgotten.
+func (l *Limiter) SetMaxKeys(n int) { l.maxKeys.Store(int64(n)) }
 
-// Undo takes back the charge of a hit that was admitted and came to nothing.
-func (r *Rules) Undo(h *Hit, quotas []hit.Quota, now time.Time) {}
+// Stats is how a [Limiter] is doing.
+type Stats struct {
+	// Keys is how many keys are held, MaxKeys how many there may be.
+	Keys, MaxKeys int
+	// Estimated is how often a hit was judged by an estimate, because there was no
+	// room for its key; Reclaimed how many keys were forgotten that were worth nothing.
+	Estimated, Reclaimed uint64
+}
 
-// Learn takes over what an aggregator has counted.
-func (r *Rules) Learn(used hit.UsedQuota) {}
+// Stats returns how the Limiter is doing.
+func (l *Limiter) Stats() Stats {
+	s := Stats{Keys: int(l.keys.Load()), MaxKeys: int(l.maxKeys.Load())}
+	for i := range l.shards {
+		sh := &l.shards[i]
+		sh.mu.Lock()
+		s.Estimated += sh.estimated
+		s.Reclaimed += sh.reclaimed
+		sh.mu.Unlock()
+	}
+	return s
+}
+
+func (l *Limiter) shardOf(key uint64) uint64 { return key >> 32 >> (32 - l.shardBits) }
+
+// counterOf returns the counter of an id, or nil when it was dropped.
+func (l *Limiter) counterOf(id uint32) *counter { return (*l.byID.Load())[id] }

@@ -1,0 +1,130 @@
+package limit
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// counter is what the counts of one window of one limit in one list have in
+// common. Configurations that have the same one share it.
+type counter struct {
+	identity string
+	id       uint32
+	class    class
+	refs     int // guarded by Limiter.mu
+
+	// Of a rate.
+	rate  rate.Limit
+	burst int
+
+	current atomic.Pointer[bounds] // the window in which a hit was last judged
+}
+
+// bounds is when a window begins and ends, in seconds since the Unix epoch. A
+// campaign begins at 0 and has no end.
+type bounds struct{ start, end int64 }
+
+const never = math.MaxInt64
+
+func boundsOf(w *ruleset.Window, t time.Time, zone *time.Location) *bounds {
+	start, end := w.Bounds(t, zone)
+	if start.IsZero() {
+		return &bounds{0, never}
+	}
+	return &bounds{start.Unix(), end.Unix()}
+}
+
+// isOther reports whether a count that began at start says nothing about b. One
+// that began a little later still does: another edge's clock is ahead, or the zone
+// of the list was changed. Much later, and this clock was wrong before.
+func (b *bounds) isOther(start int64) bool { return start < b.start || start > b.end }
+
+// isOver reports whether nothing that comes at sec or later is counted in the
+// window that began at start.
+func (c *counter) isOver(start, sec int64) bool {
+	b := c.current.Load()
+	switch {
+	case b == nil:
+		return false
+	case sec >= b.end:
+		return start < b.end
+	}
+	return b.isOther(start)
+}
+
+// limitIdentity names what makes two limits count the same. What they refuse, and
+// whether, may differ.
+func limitIdentity(l *ruleset.Limit, list string) string {
+	d := dimensionsOf(l)
+	return fmt.Sprintf("%s/%s/%v", l.Name, list, d)
+}
+
+// windowIdentity is the same of a window among those of its limit. A bucket that
+// was filled at another rate, or to another height, is another one. A calendar
+// window only counts: its max may change.
+func windowIdentity(w *ruleset.Window) string {
+	if w.IsRate() {
+		return fmt.Sprintf("rate %v %d/%d", w.Per.Duration(), w.Max, w.Burst)
+	}
+	return w.ID()
+}
+
+// acquire returns the counter of an identity, which release gives up.
+func (l *Limiter) acquire(identity string, w *ruleset.Window, zone *time.Location) *counter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counters[identity]
+	if c == nil {
+		l.lastID++
+		c = &counter{identity: identity, id: l.lastID}
+		if w.IsRate() {
+			c.burst = int(w.Burst)
+			if c.burst == 0 {
+				c.burst = int(w.Max)
+			}
+			c.rate = rate.Limit(float64(w.Max) / w.Per.Duration().Seconds())
+			c.class = rateClass(c.rate, c.burst)
+		} else {
+			c.class = class{span: w.Per, zone: zone.String()}
+		}
+		l.counters[identity] = c
+		byID := maps.Clone(*l.byID.Load())
+		byID[c.id] = c
+		l.byID.Store(&byID)
+	}
+	c.refs++
+	return c
+}
+
+// release gives up counters, and forgets the counts of those that nobody has.
+func (l *Limiter) release(counters []*counter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	byID := maps.Clone(*l.byID.Load())
+	dropped := false
+	for _, c := range counters {
+		if c.refs--; c.refs == 0 {
+			delete(l.counters, c.identity)
+			delete(byID, c.id)
+			dropped = true
+		}
+	}
+	if !dropped {
+		return
+	}
+	l.byID.Store(&byID)
+	classes := make(map[class]bool)
+	for _, c := range byID {
+		classes[c.class] = true
+	}
+	for i := range l.shards {
+		l.shards[i].purge(l, classes)
+	}
+}

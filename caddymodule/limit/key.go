@@ -1,0 +1,188 @@
+package limit
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// dimensions is what a limit counts by.
+type dimensions struct {
+	by         dimensionSet
+	ipv4, ipv6 int // bits of an address that count
+}
+
+type dimensionSet uint8
+
+// The bits of a dimensionSet. They are part of the keys that edges share.
+const (
+	byIP dimensionSet = 1 << iota
+	byUser
+	byVisitor
+	byChannel
+	byDevice
+	byItem
+)
+
+const (
+	visitorIPv6  = 64   // bits of an IPv6 address that tell visitors apart: one household
+	visitorBytes = 1024 // of VisitorText that count, as in ruleset.Visitor
+)
+
+func dimensionsOf(l *ruleset.Limit) dimensions {
+	var d dimensions
+	for i, dim := range ruleset.Dimensions { // in the order of the bits
+		if slices.Contains(l.By, dim) {
+			d.by |= 1 << i
+		}
+	}
+	if d.by&byIP != 0 {
+		if d.ipv4 = l.IPv4Prefix; d.ipv4 == 0 {
+			d.ipv4 = 32
+		}
+		if d.ipv6 = l.IPv6Prefix; d.ipv6 == 0 {
+			d.ipv6 = 64
+		}
+	}
+	return d
+}
+
+// append appends what h is to these dimensions: what differs to them differs in
+// the bytes, and the other way round. What two different dimensions append differs.
+func (d dimensions) append(dst []byte, h *Hit) []byte {
+	dst = append(dst, byte(d.by))
+	if d.by&byIP != 0 {
+		dst = append(dst, byte(d.ipv4), byte(d.ipv6))
+		dst = appendIP(dst, h.IP, d.ipv4, d.ipv6)
+	}
+	if d.by&byUser != 0 {
+		if h.User != "" {
+			dst = append(dst, 1)
+			dst = appendText(dst, h.User)
+		} else {
+			dst = append(dst, 0)
+			dst = appendVisitor(dst, h)
+		}
+	}
+	if d.by&byVisitor != 0 {
+		dst = appendVisitor(dst, h)
+	}
+	if d.by&byChannel != 0 {
+		dst = appendText(dst, h.Channel)
+	}
+	if d.by&byDevice != 0 {
+		dst = appendText(dst, h.Device)
+	}
+	if d.by&byItem != 0 {
+		dst = appendText(dst, h.Item)
+	}
+	return dst
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendVisitor(dst []byte, h *Hit) []byte {
+	dst = appendIP(dst, h.VisitorIP, 32, visitorIPv6)
+	return appendText(dst, h.VisitorText[:min(len(h.VisitorText), visitorBytes)])
+}
+
+// appendIP appends the network of an address; an IPv4 address in IPv6 form is the
+// IPv4 address.
+func appendIP(dst []byte, ip netip.Addr, ipv4, ipv6 int) []byte {
+	ip = ip.Unmap()
+	switch {
+	case ip.Is4():
+		a := ip.As4()
+		n := binary.BigEndian.Uint32(a[:]) &^ (1<<(32-ipv4) - 1)
+		return binary.BigEndian.AppendUint32(append(dst, 4), n)
+	case ip.Is6():
+		a := ip.As16()
+		for i := range a {
+			if kept := ipv6 - 8*i; kept < 8 {
+				a[i] &^= 0xff >> max(kept, 0)
+			}
+		}
+		return append(append(dst, 6), a[:]...)
+	}
+	return append(dst, 0)
+}
+
+// hash returns the key of what was appended, for this process alone.
+func (l *Limiter) hash(encoded []byte) uint64 { return maphash.Bytes(l.seed, encoded) }
+
+// mix spreads a key over all 64 bits: no two become one.
+func mix(x uint64) uint64 {
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	return x ^ x>>32
+}
+
+// AppendQuotas appends the counts that the aggregator holds a vote to: one for
+// each calendar window of each limit that applies. secret returns the secret of
+// the period that begins at start, which holds now: a day in the list's zone, for
+// windows up to a day; a week; a month; or a campaign, which begins at the zero
+// time. When it returns none, AppendQuotas returns dst as it was, and false.
+//
+// A key names list, limit and window too, so that what is stored does not tell
+// which keys of two of them are the same person's.
+func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(p ruleset.Span, start time.Time) []byte) ([]hit.Quota, bool) {
+	list := r.list(h)
+	if list == nil {
+		return dst, true
+	}
+	s := r.limiter.scratch.Get().(*scratch)
+	defer r.limiter.scratch.Put(s)
+	before := len(dst)
+	for i := range list.limits {
+		bl := &list.limits[i]
+		if !bl.limit.Applies(h.List.Name, h.Channel, h.Device) {
+			continue
+		}
+		for j := range bl.windows {
+			w := &bl.windows[j]
+			if w.isRate {
+				continue
+			}
+			p, start := secretOf(w.window.Per, now, list.zone)
+			key := secret(p, start)
+			if len(key) == 0 {
+				return dst[:before], false
+			}
+			s.key = appendText(s.key[:0], h.List.Name)
+			s.key = appendText(s.key, bl.limit.Name)
+			s.key = appendText(s.key, w.window.ID())
+			s.key = bl.dims.append(s.key, h)
+			mac := hmac.New(sha256.New, key)
+			mac.Write(s.key)
+			var sum [sha256.Size]byte
+			dst = append(dst, hit.Quota{
+				Rule: bl.limit.Name, Window: w.window.ID(),
+				Key: binary.BigEndian.Uint64(mac.Sum(sum[:0])),
+			})
+		}
+	}
+	return dst, true
+}
+
+// secretOf returns which secret the keys of a window are made with: one that is
+// forgotten soon after the window is over.
+func secretOf(per ruleset.Span, now time.Time, zone *time.Location) (ruleset.Span, time.Time) {
+	switch per {
+	case ruleset.PerMinute, ruleset.PerHour:
+		per = ruleset.PerDay
+	}
+	w := ruleset.Window{Per: per}
+	start, _ := w.Bounds(now, zone)
+	return per, start
+}

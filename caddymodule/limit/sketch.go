@@ -1,0 +1,127 @@
+package limit
+
+import (
+	"math"
+
+	"golang.org/x/time/rate"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// sketch estimates the counts of keys for which there is no room: a count-min
+// sketch with conservative update (Cormode and Muthukrishnan 2005; Estan and
+// Varghese 2002). A key has a cell in each row; a hit raises those of its cells
+// that are lowest, and the lowest is the estimate. It is never below the key's
+// count, and above it when each of the key's cells is shared with others.
+//
+// What the others amount to is about hits/sketchCells, the mean of a row, which
+// is taken off. A flood that goes on and on would otherwise fill all cells, and
+// have everybody refused who is new. As it is, a key gets what its limit says, and
+// up to that mean more: some hits for every million of the flood.
+//
+// Each shard has its own, so that what is written in a row is as many cells as
+// there are in all shards. Windows of one class share one: they begin and end
+// together, and their keys differ.
+type sketch struct {
+	start int64 // of the window, in seconds since the Unix epoch
+	hits  uint64
+	rows  [sketchRows][sketchCells]uint32
+}
+
+const (
+	sketchRows  = 4
+	sketchCells = 1024 // a power of two
+)
+
+// class is what windows have in common that begin and end together.
+type class struct {
+	// Of calendar windows.
+	span ruleset.Span
+	zone string
+	// Of rates: how many seconds an empty bucket takes to fill up. The estimate
+	// takes it for a window that holds a whole bucket.
+	fill int64
+}
+
+// longestFill bounds how long the estimate of a rate can go back.
+const longestFill = 24 * 3600
+
+func rateClass(r rate.Limit, burst int) class {
+	seconds := math.Ceil(float64(burst) / float64(r))
+	return class{fill: int64(min(max(seconds, 1), longestFill))}
+}
+
+// boundsAt returns the window that the estimate of a rate goes by.
+func (c class) boundsAt(sec int64) *bounds {
+	start := sec - sec%c.fill
+	return &bounds{start, start + c.fill}
+}
+
+// estimateMax returns how many hits fit in the window that the estimate of a rate
+// goes by: a whole bucket, and more where that is shorter than a second to fill.
+func (c *counter) estimateMax() int64 {
+	return max(int64(c.burst), int64(float64(c.rate)*float64(c.class.fill)))
+}
+
+// estimate returns the estimated count of the key in its window.
+func (s *shard) estimate(m *mark) int64 {
+	if len(s.sketches) == 0 {
+		return 0
+	}
+	c := m.w.counter.class
+	k := s.sketches[c]
+	switch {
+	case k == nil:
+		return 0
+	case m.bounds.isOther(k.start):
+		// The window is over. If the flood is too, nobody needs a sketch any more.
+		delete(s.sketches, c)
+		return 0
+	}
+	return k.estimate(m.key)
+}
+
+// charge counts a hit of a key that is not held, or as many as there are at least.
+func (s *shard) charge(m *mark, atLeast int64) {
+	c := m.w.counter.class
+	k := s.sketches[c]
+	if k == nil {
+		if s.sketches == nil {
+			s.sketches = make(map[class]*sketch)
+		}
+		k = &sketch{start: m.bounds.start}
+		s.sketches[c] = k
+	}
+	k.charge(m.key, atLeast)
+}
+
+func (k *sketch) lowest(key uint64) uint32 {
+	lowest := uint32(math.MaxUint32)
+	h := mix(key)
+	for r := range k.rows {
+		lowest = min(lowest, k.rows[r][h%sketchCells])
+		h /= sketchCells
+	}
+	return lowest
+}
+
+func (k *sketch) estimate(key uint64) int64 {
+	return max(int64(k.lowest(key))-int64(k.hits/sketchCells), 0)
+}
+
+func (k *sketch) charge(key uint64, atLeast int64) {
+	n := k.lowest(key)
+	if n < math.MaxUint32 {
+		n++
+	}
+	if m := atLeast + int64(k.hits/sketchCells); m > int64(n) {
+		n = uint32(min(m, math.MaxUint32))
+	}
+	h := mix(key)
+	for r := range k.rows {
+		cell := &k.rows[r][h%sketchCells]
+		*cell = max(*cell, n)
+		h /= sketchCells
+	}
+	k.hits++
+}

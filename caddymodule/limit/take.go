@@ -1,0 +1,329 @@
+package limit
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// scratch is the memory that one call needs, from a pool.
+type scratch struct {
+	key   []byte
+	marks []mark
+	locks [maxShards / 64]uint64 // the shards that are needed
+}
+
+// mark is a window that a hit is charged to.
+type mark struct {
+	bl     *boundLimit
+	w      *boundWindow
+	key    uint64
+	max    int64
+	bounds bounds // of a calendar window, or of the estimate of a rate
+
+	// Set by judge.
+	shard     *shard
+	bucket    *rate.Limiter // of a rate that is held
+	count     *count        // of a calendar window that is held
+	estimated bool          // there is no room to hold the key, or was not
+	left      float64       // hits that there is room for, with the bonus
+	wait      time.Duration // until there is room for one; 0 when there is
+}
+
+// marks finds the windows that h is charged to, and their keys; no bounds when now
+// is zero. A limit's name restricts them to those of that limit, whether or not it
+// applies to h.
+func (l *Limiter) marks(s *scratch, list *listRules, h *Hit, quotas []hit.Quota, now time.Time, only string) {
+	s.marks = s.marks[:0]
+	clear(s.locks[:])
+	for i := range list.limits {
+		bl := &list.limits[i]
+		if only != "" && bl.limit.Name != only ||
+			only == "" && !bl.limit.Applies(h.List.Name, h.Channel, h.Device) {
+			continue
+		}
+		s.key = bl.dims.append(s.key[:0], h)
+		base := l.hash(s.key)
+		for j := range bl.windows {
+			w := &bl.windows[j]
+			m := mark{bl: bl, w: w, max: bl.max(w, h.Channel)}
+			m.key = bl.key(w, base)
+			if !w.isRate && len(quotas) > 0 {
+				m.key = bl.key(w, quotaKey(quotas, bl.limit.Name, w.window, base))
+			}
+			if !now.IsZero() {
+				m.bounds = *w.boundsAt(now, list.zone)
+			}
+			n := l.shardOf(m.key)
+			s.locks[n/64] |= 1 << (n % 64)
+			s.marks = append(s.marks, m)
+		}
+	}
+}
+
+// quotaKey returns the key of the quota for a window, or base if there is none.
+func quotaKey(quotas []hit.Quota, limit string, w *ruleset.Window, base uint64) uint64 {
+	for i := range quotas {
+		if q := &quotas[i]; q.Window == w.ID() && q.Rule == limit {
+			return q.Key
+		}
+	}
+	return base
+}
+
+// lock locks the shards that are needed, always in the same order, and tells them
+// the time unless it is zero.
+func (l *Limiter) lock(s *scratch, now time.Time) {
+	for i, set := range s.locks {
+		for ; set != 0; set &= set - 1 {
+			sh := &l.shards[i*64+bits.TrailingZeros64(set)]
+			sh.mu.Lock()
+			if !now.IsZero() {
+				sh.tick(now)
+			}
+		}
+	}
+}
+
+func (l *Limiter) unlock(s *scratch) {
+	for i, set := range s.locks {
+		for ; set != 0; set &= set - 1 {
+			l.shards[i*64+bits.TrailingZeros64(set)].mu.Unlock()
+		}
+	}
+}
+
+// Take charges a hit to all limits that apply, or to none when one refuses it.
+// quotas are those of AppendQuotas, nil for a view.
+func (r *Rules) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision {
+	var d Decision
+	list := r.list(h)
+	if list == nil {
+		return d
+	}
+	l := r.limiter
+	s := l.scratch.Get().(*scratch)
+	defer l.scratch.Put(s)
+	l.marks(s, list, h, quotas, now, "")
+	l.lock(s, now)
+	for i := range s.marks {
+		m := &s.marks[i]
+		m.find(l)
+		m.judge()
+		if m.wait == 0 {
+			continue
+		}
+		if m.estimated {
+			m.shard.estimated++
+		}
+		if m.bl.limit.Shadow {
+			d.shadowed(m.bl.limit)
+		} else {
+			d.refused(m)
+		}
+	}
+	if d.Refused == nil {
+		l.charge(s, &d)
+	}
+	for i := range s.marks {
+		if m := &s.marks[i]; !m.bl.limit.Shadow {
+			left := m.left
+			if d.Refused == nil {
+				left--
+			}
+			d.consider(m.w.window, m.max, m.whole(left), m.reset(left))
+		}
+	}
+	l.unlock(s)
+	return d
+}
+
+// charge charges the hit to all windows, but not to those of limits in shadow that
+// would refuse it.
+func (l *Limiter) charge(s *scratch, d *Decision) {
+	// First those that are held: making room for others may take away what is
+	// worth nothing before it is charged.
+	for i := range s.marks {
+		if m := &s.marks[i]; m.held() && !d.shadows(m.bl.limit) {
+			m.add()
+		}
+	}
+	for i := range s.marks {
+		if m := &s.marks[i]; !m.held() && !d.shadows(m.bl.limit) {
+			m.enter(l)
+		}
+	}
+}
+
+func (d *Decision) shadows(limit *ruleset.Limit) bool {
+	for _, l := range d.Shadowed {
+		if l == limit {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Decision) shadowed(limit *ruleset.Limit) {
+	if !d.shadows(limit) {
+		d.Shadowed = append(d.Shadowed, limit)
+	}
+}
+
+func (d *Decision) refused(m *mark) {
+	w := m.wait
+	if w == never {
+		w = 0
+	}
+	if d.Refused == nil {
+		d.Refused, d.RetryAfter = m.bl.limit, w
+	} else if d.RetryAfter != 0 && (w == 0 || w > d.RetryAfter) {
+		d.RetryAfter = w
+	}
+}
+
+func (m *mark) held() bool { return m.bucket != nil || m.count != nil }
+
+// find looks for what is held of the key.
+func (m *mark) find(l *Limiter) {
+	m.shard = &l.shards[l.shardOf(m.key)]
+	m.at(m.shard.find(m.key, m.w.counter))
+}
+
+func (m *mark) at(at cell) {
+	switch {
+	case at == 0:
+	case at&isBucket != 0:
+		m.bucket = m.shard.buckets.at(at.index())
+	default:
+		m.count = m.shard.counts.at(at.index())
+	}
+}
+
+// judge finds out how much room the window has.
+func (m *mark) judge() {
+	c := m.w.counter
+	if !m.held() && m.shard.estimate(m) > 0 {
+		m.estimated = true
+		room := m.max
+		if m.w.isRate {
+			room += c.estimateMax() - int64(c.burst)
+		}
+		m.left = float64(max(room-m.shard.estimate(m), 0))
+	} else if m.w.isRate {
+		m.left = float64(m.max)
+		if m.bucket != nil {
+			m.left = m.bucket.TokensAt(m.shard.latest) + float64(m.max-int64(c.burst))
+		}
+		if m.wait = wait(c.rate, m.left, 1); m.wait > 0 && m.wait < never {
+			m.wait++ // what is left of the last nanosecond
+		}
+		return
+	} else {
+		m.left = float64(m.max)
+		if m.count != nil {
+			if m.bounds.isOther(m.count.start) {
+				*m.count = count{start: m.bounds.start}
+			}
+			m.left = float64(max(m.max-m.count.n, 0))
+		}
+	}
+	if m.left < 1 {
+		m.wait = m.untilEnd()
+	}
+}
+
+func (m *mark) untilEnd() time.Duration {
+	if m.bounds.end == never {
+		return never
+	}
+	return max(time.Unix(m.bounds.end, 0).Sub(m.shard.latest), 1)
+}
+
+// add charges a hit to what is held.
+func (m *mark) add() {
+	if m.bucket != nil {
+		// Not AllowN, which does not go below empty.
+		m.bucket.ReserveN(m.shard.latest, 1)
+		return
+	}
+	m.count.n++
+}
+
+// enter charges a hit to a key that is not held yet.
+func (m *mark) enter(l *Limiter) {
+	n := m.shard.estimate(m) // what was counted while there was no room
+	at := m.shard.insert(l, m.key, m.w.counter)
+	if at == 0 {
+		m.shard.estimated++
+		m.estimated = true
+		m.shard.charge(m, 0)
+		return
+	}
+	m.at(at)
+	m.estimated = false
+	if m.bucket == nil {
+		*m.count = count{start: m.bounds.start, n: n}
+	} else if burst := int64(m.w.counter.burst); n > 0 {
+		m.bucket.ReserveN(m.shard.latest, int(min(n, burst)))
+	}
+	m.add()
+}
+
+// whole returns how many hits there is room for.
+func (m *mark) whole(left float64) int64 {
+	if m.w.isRate {
+		left += float64(m.w.counter.rate) * 1e-9 // as in wait
+	}
+	return min(max(int64(math.Floor(left)), 0), m.max)
+}
+
+// reset returns when all of max is there again; 0 when never.
+func (m *mark) reset(left float64) time.Duration {
+	var d time.Duration
+	if m.w.isRate && !m.estimated {
+		d = wait(m.w.counter.rate, left, float64(m.max))
+	} else {
+		d = m.untilEnd()
+	}
+	if d == never {
+		return 0
+	}
+	return d
+}
+
+// Undo takes back the charge of a hit that was admitted and came to nothing. at is
+// the time that Take was given, shadowed those limits that it said would have
+// refused the hit. What was charged to an estimate stays charged; and a bucket that
+// was full again since then has room for one hit too many, for a while.
+func (r *Rules) Undo(h *Hit, quotas []hit.Quota, at time.Time, shadowed ...*ruleset.Limit) {
+	list := r.list(h)
+	if list == nil {
+		return
+	}
+	l := r.limiter
+	s := l.scratch.Get().(*scratch)
+	defer l.scratch.Put(s)
+	l.marks(s, list, h, quotas, time.Time{}, "")
+	l.lock(s, time.Time{})
+	d := Decision{Shadowed: shadowed}
+	for i := range s.marks {
+		m := &s.marks[i]
+		if d.shadows(m.bl.limit) {
+			continue
+		}
+		m.find(l)
+		switch {
+		case m.bucket != nil:
+			m.bucket.ReserveN(m.shard.latest, -1)
+		case m.count != nil && m.count.n > 0 && m.count.start == boundsOf(m.w.window, at, list.zone).start:
+			m.count.n--
+		}
+	}
+	l.unlock(s)
+}
