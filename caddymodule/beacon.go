@@ -2,37 +2,18 @@ package caddymodule
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-const (
-	// maxFingerprintBytes is the longest fingerprint of a client.
-	maxFingerprintBytes = 512
-	// spoolRetryAfter is the advice to a client whose beacon the spool did not
-	// take, in seconds.
-	spoolRetryAfter = 10
-)
-
-// beacon is one view that a page's script reports.
-type beacon struct {
-	ArticleID string `json:"articleId"`
-	// List is needed when there are several.
-	List string `json:"list"`
-	// PublishedAt is when the article was published, RFC 3339.
-	PublishedAt string `json:"publishedAt"`
-	// Fingerprint tells visitors behind one address apart.
-	Fingerprint string `json:"fingerprint"`
-}
+// spoolRetryAfter is the advice to a client whose beacon the spool did not take,
+// in seconds.
+const spoolRetryAfter = 10
 
 // beaconAnswer is the answer to a beacon that was understood. Reason says why
 // views of it are not counted; the page that sent it did nothing wrong.
@@ -48,128 +29,99 @@ func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
 	}
-	beacons, p := readBeacons(w, r)
+	beacons, _, p := readObjects[beacon](w, r, `{"articleId":"…"} or {"page":"/…"}`)
 	if p != nil {
 		return p
 	}
-	hits, p := h.hitsOf(r, beacons)
+	c := h.clientOf(r)
+	reports, p := h.readBeacons(r, &c, beacons)
 	if p != nil {
 		return p
-	}
-	if reason := h.judgeBeacon(r); reason != "" {
-		h.concludeAll(r, hits, reason)
-		writeJSON(w, http.StatusAccepted, beaconAnswer{OK: true, Reason: reason})
-		return nil
 	}
 	rt, err := h.app.acquire()
-	if err == nil {
-		err = rt.outbox.Append(r.Context(), hits...)
-	}
-	if err != nil && r.Context().Err() != nil {
-		return nil // the visitor has gone; the hits may be on disk or not
-	}
 	if err != nil {
-		h.concludeAll(r, hits, ruleset.DroppedQueueFull)
+		return viewsUnavailable()
+	}
+	var answer beaconAnswer
+	if against := h.judgeBeacon(r, &c); against != "" {
+		for i := range reports {
+			for _, v := range h.viewsOf(r, nil, &reports[i]) {
+				h.conclude(r, &reports[i].client, v.list, v.item, against)
+			}
+		}
+		answer.Reason = against
+	} else if answer, err = h.takeReports(r, rt, reports); err != nil {
+		if r.Context().Err() != nil {
+			return nil // the visitor has gone; the hits may be on disk or not
+		}
 		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself
 			h.logger.Error("a beacon was not accepted", zap.Error(err))
 		}
-		return unavailable(spoolRetryAfter, "unavailable", "Views cannot be stored now. Send this again later.")
+		return viewsUnavailable()
 	}
-	h.concludeAll(r, hits, ruleset.Counted)
-	writeJSON(w, http.StatusAccepted, beaconAnswer{OK: true, Accepted: len(hits)})
+	answer.OK = true
+	writeJSON(w, http.StatusAccepted, answer)
 	return nil
 }
 
-func (h *Handler) concludeAll(r *http.Request, hits []hit.Hit, reason ruleset.Reason) {
-	for i := range hits {
-		v := h.verdicts[hits[i].List][reason]
-		v.counter.Inc()
-		caddyhttp.SetVar(r.Context(), reasonVar, v.text)
-	}
+func viewsUnavailable() *problem {
+	return unavailable(spoolRetryAfter, "unavailable", "Views cannot be stored now. Send this again later.")
 }
 
-// readBeacons reads the body: an object or an array of objects.
-func readBeacons(w http.ResponseWriter, r *http.Request) ([]beacon, *problem) {
-	beacons, _, p := readObjects[beacon](w, r, `{"articleId":"…"}`)
-	return beacons, p
+// accepted is a view that the limits have let through.
+type accepted struct {
+	client *client
+	list   *ruleset.List
+	item   string
 }
 
-// hitsOf returns the hits that beacons stand for, all or none.
-func (h *Handler) hitsOf(r *http.Request, beacons []beacon) ([]hit.Hit, *problem) {
-	rt, err := h.app.acquire()
-	if err != nil {
-		return nil, unavailable(spoolRetryAfter, "unavailable", "Views cannot be stored now. Send this again later.")
-	}
-	now := clock.Now()
-	salt := rt.secrets.salt(now)
-	who := h.identify(r)
-	self := who.visitor(salt)
-	hits := make([]hit.Hit, len(beacons))
-	for i, b := range beacons {
-		bad := func(code, format string, args ...any) *problem {
-			where := ""
-			if len(beacons) > 1 {
-				where = fmt.Sprintf("View %d: ", i+1)
+// takeReports stores the views of reports as far as limits let them. An error
+// means that none is stored, or that the visitor has gone.
+func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (answer beaconAnswer, err error) {
+	var taken []accepted
+	var hits []hit.Hit
+	for i := range reports {
+		c := &reports[i].client
+		for _, v := range h.viewsOf(r, rt, &reports[i]) {
+			if v.reason == "" {
+				v.reason = h.charge(c, v.list, v.item)
 			}
-			return refuse(http.StatusBadRequest, code, "%s"+format, append([]any{where}, args...)...)
-		}
-		list, code := h.listNamed(b.List)
-		switch {
-		case code == "list_required":
-			return nil, bad(code, "The list is missing, and there is more than one.")
-		case code != "":
-			return nil, bad(code, "There is no list %.80q.", b.List)
-		}
-		if err := hit.ValidID(b.ArticleID); err != nil {
-			h.conclude(r, list, ruleset.BadItem)
-			return nil, bad(string(ruleset.BadItem), "The articleId cannot be used: %v.", err)
-		}
-		if len(b.Fingerprint) > maxFingerprintBytes {
-			return nil, bad("bad_fingerprint", "The fingerprint has more than %d bytes.", maxFingerprintBytes)
-		}
-		hits[i] = hit.Hit{Kind: hit.View, List: list.Name, Item: b.ArticleID, Visitor: self, Time: now.UnixMilli()}
-		if b.Fingerprint != "" {
-			hits[i].Visitor = who.withFingerprint(b.Fingerprint).visitor(salt)
-		}
-		if b.PublishedAt != "" {
-			t, err := time.Parse(time.RFC3339, b.PublishedAt)
-			if err != nil || t.UnixMilli() <= 0 {
-				return nil, bad("bad_published", "The publishedAt %.80q is not a time such as 2026-11-20T09:30:00Z.", b.PublishedAt)
+			if v.reason != "" {
+				answer.Reason = v.reason
+				h.conclude(r, c, v.list, v.item, v.reason)
+				continue
 			}
-			// A client cannot make an item younger than its hits.
-			hits[i].Published = min(t.UnixMilli(), hits[i].Time)
-			hits[i].PublishedFrom = hit.FromClient
+			taken = append(taken, accepted{c, v.list, v.item})
+			x := c.view(rt, v.list, v.item)
+			x.Published, x.PublishedFrom = v.published, v.from
+			hits = append(hits, x)
 		}
 	}
-	return hits, nil
-}
-
-// listNamed returns the list that a beacon is for, or the code of its mistake.
-func (h *Handler) listNamed(name string) (*ruleset.List, string) {
-	if name == "" {
-		if len(h.lists) == 1 {
-			return h.lists[0], ""
-		}
-		return nil, "list_required"
+	if err = rt.outbox.Append(r.Context(), hits...); err != nil && r.Context().Err() != nil {
+		return answer, err
 	}
-	for _, l := range h.lists {
-		if l.Name == name {
-			return l, ""
+	for _, a := range taken {
+		reason := ruleset.Counted
+		if err != nil {
+			reason = ruleset.DroppedQueueFull
+			h.takeBack(a.client, a.list, a.item)
 		}
+		h.conclude(r, a.client, a.list, a.item, reason)
 	}
-	return nil, string(ruleset.UnknownList)
+	answer.Accepted = len(hits)
+	return answer, err
 }
 
 // judgeBeacon returns why a beacon's views do not count, or nothing.
-func (h *Handler) judgeBeacon(r *http.Request) ruleset.Reason {
-	if reason := ruleset.CheckBeacon(r.Header); reason != "" {
+func (h *Handler) judgeBeacon(r *http.Request, c *client) ruleset.Reason {
+	reason := ruleset.CheckBeacon(r.Header)
+	switch {
+	case reason != "":
 		return reason
-	}
-	if h.optedOut(r) {
-		return ruleset.OptOut
-	}
-	if h.app.bots.Classify(r.Header.Get("User-Agent"), clientIP(r)).Bot {
+	case c.bot.Bot:
 		return ruleset.Bot
+	case h.optedOut(r):
+		return ruleset.OptOut
 	}
 	return ""
 }
@@ -179,20 +131,20 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []rul
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
 	}
-	v := view{Handler: h, request: r, time: clock.Now(), who: h.identify(r)}
-	against := h.judgeBeacon(r)
+	c := h.clientOf(r)
+	against := h.judgeBeacon(r, &c)
 	answer := beaconAnswer{OK: true}
 	for i := range targets {
 		t := &targets[i]
-		v.name(t)
+		nameItem(r, t)
 		reason := against
 		switch {
 		case t.Item == "":
 			reason = ruleset.BadItem
 		case against == "":
-			reason = v.offer(t, nil)
+			reason = h.offerReport(&c, t)
 		}
-		h.conclude(r, t.List, reason)
+		h.conclude(r, &c, t.List, t.Item, reason)
 		if reason == ruleset.Counted {
 			answer.Accepted++
 		} else {
@@ -204,4 +156,17 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []rul
 	}
 	writeJSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// offerReport hands a view that was reported to the outbox, if limits let it, and
+// returns Counted or why not.
+func (h *Handler) offerReport(c *client, t *ruleset.Target) ruleset.Reason {
+	if limited := h.charge(c, t.List, t.Item); limited != "" {
+		return limited
+	}
+	if rt, err := h.app.acquire(); err == nil && rt.outbox.Offer(c.view(rt, t.List, t.Item)) {
+		return ruleset.Counted
+	}
+	h.takeBack(c, t.List, t.Item)
+	return ruleset.DroppedQueueFull
 }

@@ -267,7 +267,7 @@ func TestFullSpool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small})
+	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small, limits: rt.limits, pending: rt.pending, samples: rt.samples})
 	defer e.app.rt.Store(rt)
 	if err := small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1}); err != nil {
 		if !errors.Is(err, outbox.ErrFull) {
@@ -320,7 +320,7 @@ func TestClock(t *testing.T) {
 func FuzzBeacon(f *testing.F) {
 	for _, body := range []string{
 		`{"articleId":"x"}`, `[{"articleId":"x","list":"fuzzed","publishedAt":"2026-11-20T09:30:00Z","fingerprint":"y"}]`,
-		`[]`, `null`, `[null]`, `{"articleId":7}`, "[[[[[[", `{"articleId":"\ud800"}`,
+		`{"page":"/fuzzed/x?y=z","navigation":"load"}`, `{"page":"//","list":"fuzzed"}`, `[]`, `null`, `[null]`, `{"articleId":7}`, "[[[[[[", `{"articleId":"\ud800"}`,
 	} {
 		f.Add([]byte(body))
 	}
@@ -330,10 +330,11 @@ func FuzzBeacon(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := httptest.NewRecorder()
 		r := caddyhttp.PrepareRequest(fetch(http.MethodPost, "/api/views", string(body)), caddy.NewReplacer(), w, e.Server)
-		beacons, p := readBeacons(w, r)
-		var hits []hit.Hit
+		beacons, _, p := readObjects[beacon](w, r, "{}")
+		var reports []report
 		if p == nil {
-			hits, p = h.hitsOf(r, beacons)
+			c := h.clientOf(r)
+			reports, p = h.readBeacons(r, &c, beacons)
 		}
 		if p != nil {
 			if p.status < 400 || p.status > 499 || p.code == "" || p.message == "" {
@@ -341,9 +342,21 @@ func FuzzBeacon(f *testing.F) {
 			}
 			return
 		}
-		for i := range hits {
-			if err := hits[i].Valid(); err != nil {
-				t.Errorf("%q became a hit that cannot be counted: %v", body, err)
+		rt := e.app.rt.Load()
+		for i := range reports {
+			views := h.viewsOf(r, rt, &reports[i])
+			if len(views) == 0 {
+				t.Errorf("%q has a report that stands for nothing", body)
+			}
+			for _, v := range views {
+				if v.reason != "" {
+					continue
+				}
+				x := reports[i].client.view(rt, v.list, v.item)
+				x.Published, x.PublishedFrom = v.published, v.from
+				if err := x.Valid(); err != nil {
+					t.Errorf("%q became a hit that cannot be counted: %v", body, err)
+				}
 			}
 		}
 	})

@@ -5,9 +5,11 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -20,27 +22,32 @@ const referrerChannel = "referrer"
 // client is what a request tells about who sent it. It stays in the memory of
 // this process, for the time of a request.
 type client struct {
-	ip      netip.Addr
-	who     identity
-	user    string // "" where the site knows nobody
-	channel string
-	bot     bots.Verdict
+	time      time.Time // when the request came
+	ip        netip.Addr
+	userAgent string
+	who       identity
+	user      string // "" where the site knows nobody
+	channel   string
+	bot       bots.Verdict
+	page      string // the path of the page that a script reports a view of
 }
 
-// clientOf looks at who sent r.
+// clientOf looks at who sent r. Handlers that come later may change the request,
+// so it is looked at before them.
 func (h *Handler) clientOf(r *http.Request) client {
-	ip := clientIP(r)
-	return client{
-		ip:      ip,
-		who:     h.identify(r),
-		user:    h.evaluate(r, h.User),
-		channel: h.channelOf(r),
-		bot:     h.app.bots.Classify(r.Header.Get("User-Agent"), ip),
+	c := client{time: clock.Now(), ip: clientIP(r), userAgent: r.Header.Get("User-Agent")}
+	c.who = identity{ip: c.ip, text: c.userAgent}
+	if name := evaluate(r, h.Visitor); name != "" {
+		c.who = identity{text: namedKind + name}
 	}
+	c.user = evaluate(r, h.User)
+	c.channel = h.channelOf(r)
+	c.bot = h.app.bots.Classify(c.userAgent, c.ip)
+	return c
 }
 
 // evaluate returns the value of a placeholder; "" when there is none.
-func (h *Handler) evaluate(r *http.Request, placeholder string) string {
+func evaluate(r *http.Request, placeholder string) string {
 	if placeholder == "" {
 		return ""
 	}
@@ -60,7 +67,7 @@ func (h *Handler) channelOf(r *http.Request) string {
 				c = strings.ToLower(u.Hostname())
 			}
 		} else {
-			c = h.evaluate(r, source)
+			c = evaluate(r, source)
 		}
 		if c = validChannel(c); c != "" {
 			return c
@@ -82,5 +89,13 @@ func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 	return limit.Hit{
 		List: l, Item: item, Channel: c.channel, Device: c.bot.Device,
 		IP: c.ip, User: c.user, VisitorIP: c.who.ip, VisitorText: c.who.text,
+	}
+}
+
+// view returns a view of c's, without what is known of the item.
+func (c *client) view(rt *runtime, l *ruleset.List, item string) hit.Hit {
+	return hit.Hit{
+		Kind: hit.View, List: l.Name, Item: item,
+		Visitor: c.who.visitor(rt.secrets.salt(c.time)), Time: c.time.UnixMilli(),
 	}
 }

@@ -113,8 +113,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			h.lists = append(h.lists, l)
 		}
 	}
-	h.verdicts = make(map[string]verdicts, len(h.lists))
-	for _, l := range h.lists {
+	h.verdicts = map[string]verdicts{"": {ruleset.NoItem: newVerdict("", ruleset.NoItem)}}
+	for _, l := range h.app.Ruleset.Lists { // bots may be counted on any
 		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
 	h.script = newScript(h.HonorOptOut)

@@ -4,14 +4,15 @@ import (
 	"net/http"
 	"net/netip"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// identity is what tells a visitor from others. It stays in the memory of this
-// process, for the time of a request: only its keyed hash goes further.
+// identity is what tells a visitor from others: the name that the site gives the
+// visitor, or else the client's address with the User-Agent. It stays in the
+// memory of this process, for the time of a request: only its keyed hash goes
+// further.
 type identity struct {
 	ip   netip.Addr // the zero Addr where the site names visitors itself
 	text string
@@ -23,19 +24,6 @@ const (
 	namedKind       = "named\x00"
 	fingerprintKind = "fingerprint\x00"
 )
-
-// identify returns who sent r: whom the site's placeholder names, or else the
-// client's address with the User-Agent.
-func (h *Handler) identify(r *http.Request) identity {
-	if h.Visitor != "" {
-		if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-			if name := repl.ReplaceAll(h.Visitor, ""); name != "" {
-				return identity{text: namedKind + name}
-			}
-		}
-	}
-	return identity{ip: clientIP(r), text: r.Header.Get("User-Agent")}
-}
 
 // withFingerprint returns the identity of a client whose script took a
 // fingerprint. That replaces the User-Agent, not the address: a script can send

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 )
 
@@ -19,6 +21,16 @@ var (
 		Help: "Page views and beacons by list and by what became of them.",
 	}, []string{"list", "reason"})
 
+	shadowedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "hotboard", Subsystem: "edge", Name: "shadowed_total",
+		Help: "Views and votes that a limit in shadow would have refused, by list and limit.",
+	}, []string{"list", "rule"})
+
+	speculativeTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "hotboard", Subsystem: "edge", Name: "speculative_total",
+		Help: "Speculative views by list and by what became of them: confirmed (the page was shown, and they are counted), expired (it was not), dropped (too many waited).",
+	}, []string{"list", "outcome"})
+
 	boardsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "hotboard", Subsystem: "edge", Name: "boards_total",
 		Help: "Boards asked for, by answer: current, stale (no aggregator can be asked, the last answer stands in), none.",
@@ -27,7 +39,7 @@ var (
 
 // register adds the collectors to the registry of a configuration.
 func register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{requestsTotal, boardsTotal, runtimeCollector{}} {
+	for _, c := range []prometheus.Collector{requestsTotal, shadowedTotal, speculativeTotal, boardsTotal, runtimeCollector{}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := r.Register(c); err != nil && !errors.As(err, &already) {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -44,6 +56,8 @@ type runtimeCollector struct{}
 // runtimeState is what runtimeCollector sums up.
 type runtimeState struct {
 	outbox.Stats
+	limits                limit.Stats
+	pending               int
 	connected, sharedSalt bool
 }
 
@@ -92,6 +106,16 @@ var runtimeMetrics = []runtimeMetric{
 		func(s *runtimeState) float64 { return oneIf(s.PublishError != nil) }),
 	gauge("applied_failing", "1 while no aggregator says what it has counted.",
 		func(s *runtimeState) float64 { return oneIf(s.AppliedError != nil) }),
+	gauge("pending_views", "Pages that were fetched speculatively, and wait to be shown.",
+		func(s *runtimeState) float64 { return float64(s.pending) }),
+	gauge("limit_keys", "Counts of limits that are held.",
+		func(s *runtimeState) float64 { return float64(s.limits.Keys) }),
+	gauge("limit_keys_max", "Counts of limits that may be held.",
+		func(s *runtimeState) float64 { return float64(s.limits.MaxKeys) }),
+	counter("limit_keys_reclaimed_total", "Counts of limits that were forgotten because they were worth nothing any more.",
+		func(s *runtimeState) float64 { return float64(s.limits.Reclaimed) }),
+	counter("limit_estimated_total", "Decisions of limits that were estimates, because more keys came than there may be.",
+		func(s *runtimeState) float64 { return float64(s.limits.Estimated) }),
 	gauge("broker_connected", "1 while there is a connection to the broker.",
 		func(s *runtimeState) float64 { return oneIf(s.connected) }),
 	gauge("salt_shared", "1 if this edge has the secrets of today that all edges share, 0 while it has not reached the others: a visitor of two edges counts as two, and votes with quotas are refused.",
@@ -134,6 +158,8 @@ func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 		nc, ok := rt.conns.Current()
 		state := runtimeState{
 			Stats:      rt.outbox.Stats(),
+			limits:     rt.limits.Stats(),
+			pending:    rt.pending.len(clock.Now()),
 			connected:  ok && nc.IsConnected(),
 			sharedSalt: !rt.secrets.local.Load(),
 		}

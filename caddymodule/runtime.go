@@ -16,6 +16,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/hit"
 )
 
 // runtimes holds what outlives a configuration, by data directory. A reload
@@ -35,10 +36,14 @@ type runtime struct {
 	outbox  *outbox.Outbox
 	secrets *secrets
 	limits  *limit.Limiter
+	pending *pendingViews
+	samples *samples
 	boards  *answers
 	conns   succession.Of[*nats.Conn]
-	// limitKeys is how many counts the configurations allow.
-	limitKeys succession.Of[int]
+	// rules are the limits that are told what aggregators have counted.
+	rules    succession.Of[*limit.Rules]
+	outcomes *outcomes
+	apps     succession.Of[*App]
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -65,7 +70,9 @@ func acquireRuntime(dir string, shards int) (*runtime, error) {
 // enter puts the connection and the settings of a configuration in force.
 func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.conns.Enter(a, conn)
-	rt.limitKeys.Enter(a, a.LimitKeys)
+	rt.rules.Enter(a, a.limits)
+	rt.outcomes.follow(conn)
+	rt.apps.Enter(a, a)
 	rt.limits.SetMaxKeys(a.LimitKeys)
 	rt.secrets.enter(a, &a.Ruleset)
 }
@@ -74,10 +81,20 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 // still there, are in force again.
 func (rt *runtime) leave(a *App) {
 	rt.conns.Leave(a)
-	rt.limitKeys.Leave(a)
+	rt.rules.Leave(a)
+	conn, _ := rt.conns.Current() // nil: nobody is left
+	rt.outcomes.follow(conn)
+	rt.apps.Leave(a)
 	rt.secrets.leave(a)
-	if n, ok := rt.limitKeys.Current(); ok {
-		rt.limits.SetMaxKeys(n)
+	if last, ok := rt.apps.Current(); ok {
+		rt.limits.SetMaxKeys(last.LimitKeys)
+	}
+}
+
+// learn tells the limits in force what an aggregator has counted.
+func (rt *runtime) learn(used hit.UsedQuota) {
+	if rules, ok := rt.rules.Current(); ok {
+		rules.Learn(used)
 	}
 }
 
@@ -91,7 +108,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the spool directory: %w", err)
 	}
-	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys)}
+	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys), pending: newPendingViews(), samples: newSamples()}
 	var err error
 	if rt.secrets, err = openSecrets(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.secrets")); err != nil {
 		return nil, err
@@ -101,6 +118,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 		return nil, fmt.Errorf("opening the spool: %w", err)
 	}
 	rt.boards = newAnswers(rt.conns.Current)
+	rt.outcomes = newOutcomes(rt.learn, currentlog.Logger("hotboard.outcomes"))
 
 	ctx, stop := context.WithCancel(context.Background())
 	rt.stop = stop

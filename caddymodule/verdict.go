@@ -18,12 +18,13 @@ const (
 	reasonVar = "hotboard.reason"
 )
 
-// reasons are those that the edge gives, beside those of limits.
+// reasons are those that the edge gives to requests for a list, beside those of
+// limits.
 var reasons = map[hit.Kind][]ruleset.Reason{
 	hit.View: {
 		ruleset.Counted, ruleset.Method, ruleset.Push, ruleset.Range, ruleset.Speculative, ruleset.NotDocument,
 		ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.Status, ruleset.ContentType, ruleset.Error,
-		ruleset.DroppedQueueFull, ruleset.Confirmed, ruleset.Expired,
+		ruleset.DroppedQueueFull,
 	},
 	hit.Vote: {
 		ruleset.Counted, ruleset.Speculative, ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.DroppedQueueFull,
@@ -41,28 +42,43 @@ type verdict struct {
 	text    any // the reason as a string, so that setting a variable allocates nothing
 }
 
+func newVerdict(list string, reason ruleset.Reason) verdict {
+	return verdict{requestsTotal.WithLabelValues(list, string(reason)), string(reason)}
+}
+
 func verdictsOf(l *ruleset.List, limits []*ruleset.Limit) verdicts {
 	m := make(verdicts)
-	add := func(r ruleset.Reason) {
-		m[r] = verdict{requestsTotal.WithLabelValues(l.Name, string(r)), string(r)}
-	}
 	for _, r := range reasons[l.Kind()] {
-		add(r)
+		m[r] = newVerdict(l.Name, r)
 	}
 	for _, limit := range limits {
 		if limit.AppliesToList(l.Name) && !limit.Shadow {
-			add(limit.Reason())
+			m[limit.Reason()] = newVerdict(l.Name, limit.Reason())
 		}
 	}
 	return m
 }
 
-// conclude counts what became of a request, and leaves it for the access log.
-// Of several lists, the log has the last.
-func (h *Handler) conclude(r *http.Request, l *ruleset.List, reason ruleset.Reason) {
-	v := h.verdicts[l.Name][reason]
+// conclude counts what became of a request of c for an item, leaves it for the
+// access log, and shows it among the samples. Of several lists, the log has the
+// last. The list is nil for a request that is for none.
+func (h *Handler) conclude(r *http.Request, c *client, l *ruleset.List, item string, reason ruleset.Reason) {
+	name := nameOf(l)
+	v, ok := h.verdicts[name][reason]
+	if !ok { // what an aggregator of a later version says
+		v = newVerdict(name, reason)
+	}
 	v.counter.Inc()
 	caddyhttp.SetVar(r.Context(), reasonVar, v.text)
+	h.sample(r, c, name, item, reason)
+}
+
+// nameOf returns the name of a list; nothing for nil.
+func nameOf(l *ruleset.List) string {
+	if l == nil {
+		return ""
+	}
+	return l.Name
 }
 
 // addVerdict adds to a response's header what becomes of a view, for example

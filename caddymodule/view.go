@@ -2,12 +2,10 @@ package caddymodule
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -15,89 +13,84 @@ import (
 // serveView serves a page by next, and counts the view if it is one. Whatever
 // happens to the view, the page is what it would be without this module.
 func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, targets []ruleset.Target) error {
-	if reason := h.judgePage(r); reason != "" {
+	c := h.clientOf(r)
+	reason := h.judgePage(r, &c)
+	var bots *ruleset.List // what counts this bot
+	if reason == ruleset.Bot {
+		bots = h.app.CountBot(c.bot.Class)
+	}
+	if reason != "" && reason != ruleset.Speculative && bots == nil {
 		for _, t := range targets {
-			h.conclude(r, t.List, reason)
+			h.conclude(r, &c, t.List, t.Item, reason)
 			if h.DebugHeader {
 				addVerdict(w.Header(), t, reason)
 			}
 		}
 		return next.ServeHTTP(w, r)
 	}
-
-	v := view{
-		Handler: h,
-		request: r,
-		time:    clock.Now(),
-		who:     h.identify(r), // now, because later handlers may change the request
+	v := &view{handler: h, request: r, host: r.Host, client: c, against: reason, bots: bots}
+	v.ResponseWriter = w
+	v.targets = v.few[:0]
+	for _, t := range targets {
+		v.targets = append(v.targets, target{Target: t})
 	}
-	for i := range targets {
-		v.name(&targets[i])
+	for i := range v.targets {
+		nameItem(r, &v.targets[i].Target)
 	}
-	var beforeHeader caddyhttp.ShouldBufferFunc
-	if h.DebugHeader {
-		beforeHeader = func(status int, header http.Header) bool {
-			if status >= 200 || status == http.StatusSwitchingProtocols {
-				for _, t := range targets {
-					addVerdict(header, t, v.judgeResponse(&t, status, header))
-				}
-			}
-			return false // never buffer
-		}
-	}
-	rec := caddyhttp.NewResponseRecorder(w, nil, beforeHeader)
-	err := next.ServeHTTP(rec, r)
-
-	status := rec.Status()
-	if status == 0 {
-		status = http.StatusOK // net/http's default when nothing is written
-	}
-	for i := range targets {
-		t := &targets[i]
-		reason := ruleset.Error
-		if err == nil {
-			reason = v.judgeResponse(t, status, w.Header())
-		} else if h.DebugHeader && rec.Status() == 0 {
-			addVerdict(w.Header(), *t, reason)
-		}
-		if reason == ruleset.Counted {
-			reason = v.offer(t, w.Header())
-		}
-		h.conclude(r, t.List, reason)
-	}
-	return err
+	return v.end(next.ServeHTTP(v, r))
 }
 
 // judgePage returns why the request for a page is not a view, or nothing.
-func (h *Handler) judgePage(r *http.Request) ruleset.Reason {
-	if reason := ruleset.CheckRequest(r.Method, r.Header); reason != "" {
+func (h *Handler) judgePage(r *http.Request, c *client) ruleset.Reason {
+	reason := ruleset.CheckRequest(r.Method, r.Header)
+	switch {
+	case reason != "" && reason != ruleset.Speculative && reason != ruleset.NotDocument:
 		return reason
-	}
-	if h.optedOut(r) {
+	case c.bot.Bot: // which is what matters, whatever it asks for and how
+		return ruleset.Bot
+	case reason == ruleset.NotDocument:
+		return reason
+	case h.optedOut(r):
 		return ruleset.OptOut
 	}
-	if h.app.bots.Classify(r.Header.Get("User-Agent"), clientIP(r)).Bot {
-		return ruleset.Bot
-	}
-	return ""
+	return reason
 }
 
-// view is a request that is a view unless its response says otherwise.
+// view is a request for a page, from when it comes until its response was judged.
+// It is the response writer of the handlers that come later. It is one piece of
+// memory, which no handler's goroutine that outlives the request can find reused.
 type view struct {
-	*Handler
+	caddyhttp.ResponseWriterWrapper
+	handler *Handler
 	request *http.Request
-	time    time.Time
-	who     identity
+	host    string // of the request, as it came
+	client  client
+	// against is why it is no view of a person now: nothing, Speculative or Bot.
+	against ruleset.Reason
+	bots    *ruleset.List // the list that counts it, if against is Bot
+
+	status  int // of the response; 0 as long as there is none
+	judged  bool
+	targets []target
+	few     [2]target // room for those of most sites
 }
 
-// name fills in an item that a placeholder names. One that is empty when the
+// target is an item that a request may be a view of, and what becomes of it.
+type target struct {
+	ruleset.Target
+	// outcome is Counted, or why the list that counts it does not; nothing for a
+	// speculative view that would be counted.
+	outcome ruleset.Reason
+}
+
+// nameItem fills in an item that a placeholder names. One that is empty when the
 // request arrives is looked at again after the response, whose headers may name
 // the item.
-func (v *view) name(t *ruleset.Target) {
+func nameItem(r *http.Request, t *ruleset.Target) {
 	if t.List.ID == "" || t.Item != "" || t.Reason != "" {
 		return
 	}
-	repl, ok := v.request.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return
 	}
@@ -107,39 +100,136 @@ func (v *view) name(t *ruleset.Target) {
 	}
 }
 
-// judgeResponse returns what the response makes of a view so far: Counted, or
-// why not.
-func (v *view) judgeResponse(t *ruleset.Target, status int, header http.Header) ruleset.Reason {
-	if reason := t.List.CheckResponse(status, header); reason != "" {
+// list returns the list that counts a target.
+func (v *view) list(t *target) *ruleset.List {
+	if v.bots != nil {
+		return v.bots
+	}
+	return t.List
+}
+
+// judge decides what becomes of the view, once the response is known. One that
+// counts is charged to the limits now, so that the response's header can tell.
+func (v *view) judge() {
+	if v.judged {
+		return
+	}
+	v.judged = true
+	for i := range v.targets {
+		t := &v.targets[i]
+		t.outcome = v.judgeResponse(&t.Target)
+		if t.outcome == "" && v.against != ruleset.Speculative {
+			t.outcome = v.handler.charge(&v.client, v.list(t), t.Item)
+			if t.outcome == "" {
+				t.outcome = ruleset.Counted
+			}
+		}
+		if v.handler.DebugHeader {
+			addVerdict(v.Header(), t.Target, v.reason(t))
+		}
+	}
+}
+
+// reason returns what became of a target for the list of its page.
+func (v *view) reason(t *target) ruleset.Reason {
+	if v.against != "" {
+		return v.against
+	}
+	return t.outcome
+}
+
+// judgeResponse returns why the response makes a request no view, or nothing.
+func (v *view) judgeResponse(t *ruleset.Target) ruleset.Reason {
+	if reason := t.List.CheckResponse(v.status, v.Header()); reason != "" {
 		return reason
 	}
-	v.name(t)
+	nameItem(v.request, t)
 	if t.Item == "" {
 		return ruleset.BadItem
 	}
-	return ruleset.Counted
+	return ""
 }
 
-// offer hands a view to the outbox, and returns Counted or why that failed.
-func (v *view) offer(t *ruleset.Target, header http.Header) ruleset.Reason {
-	rt, err := v.app.acquire()
-	if err != nil {
-		return ruleset.DroppedQueueFull
+// end concludes a view whose handlers have returned err.
+func (v *view) end(err error) error {
+	if v.status == 0 && err == nil {
+		v.status = http.StatusOK // net/http's default when nothing is written
 	}
-	x := hit.Hit{
-		Kind:    hit.View,
-		List:    t.List.Name,
-		Item:    t.Item,
-		Visitor: v.who.visitor(rt.secrets.salt(v.time)),
-		Time:    v.time.UnixMilli(),
+	if err == nil {
+		v.judge()
+	} else {
+		v.fail()
 	}
-	if header != nil {
-		if p := t.List.Published(header); !p.IsZero() {
-			x.Published, x.PublishedFrom = p.UnixMilli(), hit.FromOrigin
+	for i := range v.targets {
+		t := &v.targets[i]
+		if t.outcome == ruleset.Counted {
+			v.offer(t)
+		}
+		if v.bots != nil {
+			v.handler.conclude(v.request, &v.client, v.bots, t.Item, t.outcome)
+		}
+		v.handler.conclude(v.request, &v.client, t.List, t.Item, v.reason(t))
+	}
+	if v.against == ruleset.Speculative {
+		v.wait()
+	}
+	return err
+}
+
+// fail makes a view of which a handler failed none.
+func (v *view) fail() {
+	for i := range v.targets {
+		t := &v.targets[i]
+		if t.outcome == ruleset.Counted {
+			v.handler.takeBack(&v.client, v.list(t), t.Item)
+		}
+		t.outcome = ruleset.Error
+		if v.handler.DebugHeader && !v.judged {
+			addVerdict(v.Header(), t.Target, v.reason(t))
 		}
 	}
-	if !rt.outbox.Offer(x) {
-		return ruleset.DroppedQueueFull
+}
+
+// offer hands a view to the outbox.
+func (v *view) offer(t *target) {
+	list := v.list(t)
+	rt, err := v.handler.app.acquire()
+	if err == nil {
+		x := v.client.view(rt, list, t.Item)
+		x.Published, x.PublishedFrom = v.published(t)
+		if rt.outbox.Offer(x) {
+			return
+		}
 	}
-	return ruleset.Counted
+	v.handler.takeBack(&v.client, list, t.Item)
+	t.outcome = ruleset.DroppedQueueFull
+}
+
+// published returns when the response says that an item was published.
+func (v *view) published(t *target) (int64, hit.Source) {
+	p := t.List.Published(v.Header())
+	if p.IsZero() {
+		return 0, hit.FromFirstHit
+	}
+	return p.UnixMilli(), hit.FromOrigin
+}
+
+// wait has a speculative view wait until its page is shown.
+func (v *view) wait() {
+	var views []speculation
+	for i := range v.targets {
+		t := &v.targets[i]
+		if t.outcome != "" {
+			continue
+		}
+		s := speculation{list: t.List.Name, item: t.Item}
+		s.published, s.from = v.published(t)
+		views = append(views, s)
+	}
+	if len(views) == 0 {
+		return
+	}
+	if rt, err := v.handler.app.acquire(); err == nil {
+		rt.pending.put(rt.pending.key(&v.client, v.host, askedFor(v.request).URL), v.client.time, views)
+	}
 }

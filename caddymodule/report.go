@@ -1,0 +1,208 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+const (
+	// maxFingerprintBytes is the longest fingerprint of a client.
+	maxFingerprintBytes = 512
+	// maxPageBytes is the longest path and query of a page.
+	maxPageBytes = 8192
+)
+
+// beacon is one view that a page's script reports, as a body spells it. It names
+// the item, or the page, or both.
+type beacon struct {
+	ArticleID string `json:"articleId"`
+	// Page is the path of the page with its query, as the visitor's browser shows
+	// it. Without ArticleID, the items are those that the page is one of.
+	Page string `json:"page"`
+	// List is needed with ArticleID when there are several.
+	List string `json:"list"`
+	// PublishedAt is when the article was published, RFC 3339.
+	PublishedAt string `json:"publishedAt"`
+	// Fingerprint tells visitors behind one address apart.
+	Fingerprint string `json:"fingerprint"`
+}
+
+// report is a beacon that can be used.
+type report struct {
+	client    client // with the beacon's fingerprint
+	list      *ruleset.List
+	item      string
+	page      *url.URL
+	published int64 // in milliseconds since the Unix epoch; 0 when it does not say
+}
+
+// readBeacons checks all beacons, or says what is wrong with the first that is.
+func (h *Handler) readBeacons(r *http.Request, c *client, beacons []beacon) ([]report, *problem) {
+	reports := make([]report, len(beacons))
+	for i := range beacons {
+		reports[i].client = *c
+		if p := h.readBeacon(r, &beacons[i], &reports[i]); p != nil {
+			if len(beacons) > 1 {
+				p.message = fmt.Sprintf("View %d: %s", i+1, p.message)
+			}
+			return nil, p
+		}
+	}
+	return reports, nil
+}
+
+func (h *Handler) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
+	bad := func(code, format string, args ...any) *problem {
+		return refuse(http.StatusBadRequest, code, format, args...)
+	}
+	var p *problem
+	if b.List != "" || b.ArticleID != "" || b.Page == "" {
+		if rep.list, p = h.listNamed(b.List); p != nil {
+			return p
+		}
+	}
+	if b.ArticleID != "" || b.Page == "" {
+		if err := hit.ValidID(b.ArticleID); err != nil {
+			h.conclude(r, &rep.client, rep.list, "", ruleset.BadItem)
+			return bad(string(ruleset.BadItem), "The articleId cannot be used: %v.", err)
+		}
+		rep.item = b.ArticleID
+	}
+	if b.Page != "" {
+		page, err := url.ParseRequestURI(b.Page)
+		if err != nil || b.Page[0] != '/' || len(b.Page) > maxPageBytes {
+			return bad("bad_page", "The page %.80q is not a path, with or without a query, of at most %d bytes such as /articles/1?from=home.", b.Page, maxPageBytes)
+		}
+		rep.page = page
+		rep.client.page = page.EscapedPath()
+	}
+	if len(b.Fingerprint) > maxFingerprintBytes {
+		return bad("bad_fingerprint", "The fingerprint has more than %d bytes.", maxFingerprintBytes)
+	}
+	rep.client.who = rep.client.who.withFingerprint(b.Fingerprint)
+	if b.PublishedAt != "" {
+		t, err := time.Parse(time.RFC3339, b.PublishedAt)
+		if err != nil || t.UnixMilli() <= 0 {
+			return bad("bad_published", "The publishedAt %.80q is not a time such as 2026-11-20T09:30:00Z.", b.PublishedAt)
+		}
+		rep.published = t.UnixMilli()
+	}
+	return nil
+}
+
+// listNamed returns the list that a beacon is for. No name stands for the only
+// one.
+func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
+	var views []*ruleset.List
+	for _, l := range h.lists {
+		switch {
+		case h.takesBeacons(l):
+			views = append(views, l)
+			if l.Name == name {
+				return l, nil
+			}
+		case l.Name == name && l.Votes != nil:
+			return nil, refuse(http.StatusBadRequest, "not_views", "The list %s is one of votes, which go to %s/api/votes.", name, h.Prefix)
+		}
+	}
+	switch {
+	case name != "":
+		return nil, refuse(http.StatusBadRequest, string(ruleset.UnknownList), "There is no list %.80q.", name)
+	case len(views) == 1:
+		return views[0], nil
+	}
+	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing, and there is not exactly one here.")
+}
+
+// takesBeacons reports whether a page's script can report views in a list.
+func (h *Handler) takesBeacons(l *ruleset.List) bool {
+	return l.Votes == nil && !h.app.CountsBots(l.Name)
+}
+
+// reported is a view that a report stands for, or why it stands for none.
+type reported struct {
+	list      *ruleset.List // nil if reason is NoItem
+	item      string
+	reason    ruleset.Reason // nothing, NoItem or BadItem
+	published int64          // as in hit.Hit
+	from      hit.Source
+}
+
+// viewsOf returns the views that a report stands for: the speculative ones that
+// wait for its page, which are then no longer waiting, or else those of the page's
+// path; and that of the item it names. There is one at least. rt is nil when the
+// views are not to be counted.
+func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported {
+	var views []reported
+	if rep.page != nil && rt != nil {
+		for _, s := range rt.pending.take(rt.pending.key(&rep.client, r.Host, rep.page), rep.client.time) {
+			for _, l := range h.lists {
+				if l.Name == s.list && h.takesBeacons(l) && (rep.list == nil || rep.list == l) {
+					views = append(views, reported{list: l, item: s.item, published: s.published, from: s.from})
+				}
+			}
+		}
+	}
+	if rep.item != "" {
+		if !slices.ContainsFunc(views, func(v reported) bool { return v.list == rep.list && v.item == rep.item }) {
+			views = append(views, reported{list: rep.list, item: rep.item})
+		}
+	} else if len(views) == 0 {
+		views = h.viewsOfPage(r, rep)
+	}
+	if rep.published != 0 {
+		for i := range views {
+			if v := &views[i]; v.from == hit.FromFirstHit {
+				// A client cannot make an item younger than its hits.
+				v.published, v.from = min(rep.published, rep.client.time.UnixMilli()), hit.FromClient
+			}
+		}
+	}
+	return views
+}
+
+// viewsOfPage returns the views of the items whose page a report is of; one that
+// says NoItem when there is none.
+func (h *Handler) viewsOfPage(r *http.Request, rep *report) []reported {
+	var views []reported
+	var asked *http.Request // for the page
+	for _, t := range h.match(nil, rep.page.Path) {
+		if !h.takesBeacons(t.List) || rep.list != nil && t.List != rep.list {
+			continue
+		}
+		if t.List.ID != "" {
+			if asked == nil {
+				asked = requestFor(r, rep.page)
+			}
+			nameItem(asked, &t)
+			if t.Item == "" && t.Reason == "" {
+				continue // no item's page, or one that only the page's response names
+			}
+		}
+		views = append(views, reported{list: t.List, item: t.Item, reason: t.Reason})
+	}
+	if len(views) == 0 {
+		views = append(views, reported{reason: ruleset.NoItem})
+	}
+	return views
+}
+
+// requestFor returns the request by which the sender of r would ask for a page, so
+// that placeholders have the values that they have there.
+func requestFor(r *http.Request, page *url.URL) *http.Request {
+	asked := r.Clone(context.WithoutCancel(r.Context()))
+	asked.Method, asked.URL, asked.RequestURI = http.MethodGet, page, page.RequestURI()
+	asked.Body, asked.ContentLength = http.NoBody, 0
+	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return caddyhttp.PrepareRequest(asked, caddy.NewReplacer(), nil, server)
+}
