@@ -155,7 +155,7 @@ func (a *App) acquire() (*runtime, error) {
 		a.tried = err
 		return nil, err
 	}
-	a.limits = rt.limits.Bind(a.Limits)
+	a.limits = rt.limits.Bind(a.Limits, a.Lists)
 	a.rt.Store(rt)
 	return rt, nil
 }
