@@ -129,9 +129,9 @@ func openStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.S
 		return sqlitestore.Open(ctx, sqlitestore.Options{Path: string(c.SQLite.Path), Shards: c.Shards})
 	}
 	o := redisstore.Options{URL: string(c.Redis.URL), Prefix: string(c.Redis.Prefix), Shards: c.Shards, Logger: log}
-	// What is remembered of visitors must last longer than the log.
-	if keep := time.Duration(c.NATS.MaxAge) + 24*time.Hour; keep > redisstore.DefaultSeenTTL {
-		o.SeenTTL = keep
+	// What is remembered of visitors and quotas must last longer than the log.
+	if keep := time.Duration(c.NATS.MaxAge) + 24*time.Hour; keep > store.DefaultMemoKeep {
+		o.MemoKeep = keep
 	}
 	return redisstore.Open(ctx, o)
 }

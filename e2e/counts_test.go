@@ -63,7 +63,7 @@ func storeCounts(ctx context.Context, s store.Reader) (map[string]int, error) {
 		for i, e := range entries {
 			ids[i] = e.Item
 		}
-		items, err := s.Items(ctx, stack.List, ids)
+		items, err := s.Items(ctx, hit.View, stack.List, ids)
 		if err != nil {
 			return nil, err
 		}

@@ -208,24 +208,12 @@ func (b *Boards) move(ctx context.Context, l *ruleset.List, p ruleset.Period, st
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	before, err := b.store.Scores(ctx, set, ids)
+	before, err := b.standings(ctx, l, set, ids)
 	if err != nil {
 		return err
 	}
-	ranks := map[float64]int64{} // many rows of the tail share a score
-	for i, t := range before {
-		if t == nil {
-			rows[i].Movement = moved(rows[i].Rank, nil)
-			continue
-		}
-		r, ok := ranks[t.Score]
-		if !ok {
-			if r, err = b.rankOf(ctx, set, t.Score); err != nil {
-				return err
-			}
-			ranks[t.Score] = r
-		}
-		rows[i].Movement = moved(rows[i].Rank, &Standing{Rank: r, Score: t.Score})
+	for i, s := range before {
+		rows[i].Movement = moved(rows[i].Rank, s)
 	}
 	return nil
 }
@@ -238,8 +226,36 @@ func moved(rank int64, previous *Standing) Movement {
 	return Movement{Previous: previous, Change: &change}
 }
 
-// rankOf returns the rank of a score on a set whose shards have one scale.
-func (b *Boards) rankOf(ctx context.Context, set store.Set, score float64) (int64, error) {
-	n, err := b.store.Above(ctx, set, b.bounds(score, nil))
-	return n + 1, err
+// standings returns the score and rank of items in a set whose shards have one
+// scale; nil for one that is not in it.
+func (b *Boards) standings(ctx context.Context, l *ruleset.List, set store.Set, ids []string) ([]*Standing, error) {
+	tallies, err := b.store.Scores(ctx, l.Kind(), set, ids)
+	if err != nil {
+		return nil, err
+	}
+	index := map[float64]int{} // of a score, into bounds: many items of the tail share one
+	var bounds [][]float64
+	for _, t := range tallies {
+		if t == nil {
+			continue
+		}
+		if _, ok := index[t.Score]; !ok {
+			index[t.Score] = len(bounds)
+			bounds = append(bounds, b.bounds(t.Score, nil))
+		}
+	}
+	standings := make([]*Standing, len(ids))
+	if len(bounds) == 0 {
+		return standings, nil
+	}
+	above, err := b.store.Above(ctx, set, bounds)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range tallies {
+		if t != nil {
+			standings[i] = &Standing{Rank: above[index[t.Score]] + 1, Score: t.Score}
+		}
+	}
+	return standings, nil
 }

@@ -105,7 +105,7 @@ func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Ent
 	for i, e := range entries {
 		ids[i] = e.Item
 	}
-	tallies, err := b.store.Scores(ctx, AllSet(l.Name), ids)
+	tallies, err := b.store.Scores(ctx, l.Kind(), AllSet(l.Name), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +174,11 @@ func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, 
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	tallies, err := b.store.Scores(ctx, AllSet(l.Name), ids)
+	tallies, err := b.store.Scores(ctx, l.Kind(), AllSet(l.Name), ids)
 	if err != nil {
 		return nil, err
 	}
-	published, err := b.store.Scores(ctx, PublishedSet(l.Name), ids)
+	published, err := b.store.Scores(ctx, l.Kind(), PublishedSet(l.Name), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (b *Boards) explain(ctx context.Context, l *ruleset.List, at time.Time, row
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	items, err := b.store.Items(ctx, l.Name, ids)
+	items, err := b.store.Items(ctx, l.Kind(), l.Name, ids)
 	if err != nil {
 		return err
 	}
@@ -244,6 +244,9 @@ func explain(l *ruleset.List, now int64, r *Row, item *store.Item) *Explain {
 		e.Formula = "sum over hits of inc * 2^-((now - time of the hit) / half_life)"
 	case ruleset.Count:
 		e.Formula = "views"
+		if l.Votes != nil {
+			e.Formula = "votes"
+		}
 	}
 	return e
 }

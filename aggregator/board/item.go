@@ -3,9 +3,12 @@ package board
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -43,76 +46,113 @@ type Place struct {
 // Item reports on one item. Its errors are [ErrUnknownList], [ErrUnknownItem],
 // or the store's.
 func (b *Boards) Item(ctx context.Context, list, id string) (*Item, error) {
+	items, err := b.Items(ctx, list, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	if items[0] == nil {
+		return nil, fmt.Errorf("%w: %s in list %s", ErrUnknownItem, id, list)
+	}
+	return items[0], nil
+}
+
+// Items reports on items in order; nil stands for one that is unknown. Its errors
+// are [ErrUnknownList], or the store's. However many items there are, it asks the
+// store a fixed number of questions, but for what a gravity board needs.
+func (b *Boards) Items(ctx context.Context, list string, ids []string) ([]*Item, error) {
 	l := b.rules().List(list)
 	if l == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnknownList, list)
 	}
-	items, err := b.store.Items(ctx, list, []string{id})
+	records, err := b.store.Items(ctx, l.Kind(), list, ids)
 	if err != nil {
-		return nil, fmt.Errorf("reading item %s of list %s: %w", id, list, err)
+		return nil, fmt.Errorf("reading items of list %s: %w", list, err)
 	}
-	all, err := b.store.Scores(ctx, AllSet(list), []string{id})
+	all, err := b.store.Scores(ctx, l.Kind(), AllSet(list), ids)
 	if err != nil {
-		return nil, fmt.Errorf("reading item %s of list %s: %w", id, list, err)
+		return nil, fmt.Errorf("reading items of list %s: %w", list, err)
 	}
-	if items[0] == nil || all[0] == nil {
-		return nil, fmt.Errorf("%w: %s in list %s", ErrUnknownItem, id, list)
+	now := b.now().UTC()
+	items := make([]*Item, len(ids))
+	var known []*Item
+	for i, rec := range records {
+		if rec == nil || all[i] == nil {
+			continue
+		}
+		items[i] = &Item{
+			List: list, ID: ids[i], GeneratedAt: now,
+			Views: int64(all[i].Score), Uniques: all[i].Uniques, Duplicates: rec.Duplicates,
+			PublishedAt: time.UnixMilli(rec.PublishTime()).UTC(), PublishedFrom: sourceName(rec.PublishedFrom),
+			FirstHitAt: time.UnixMilli(rec.First).UTC(), LastHitAt: time.UnixMilli(rec.Last).UTC(),
+			Boards: map[string]*Place{},
+		}
+		known = append(known, items[i])
 	}
-	rec, now := items[0], b.now().UTC()
-	it := &Item{
-		List: list, ID: id, GeneratedAt: now,
-		Views: int64(all[0].Score), Uniques: all[0].Uniques, Duplicates: rec.Duplicates,
-		PublishedAt: time.UnixMilli(rec.PublishTime()).UTC(), PublishedFrom: sourceName(rec.PublishedFrom),
-		FirstHitAt: time.UnixMilli(rec.First).UTC(), LastHitAt: time.UnixMilli(rec.Last).UTC(),
-		Boards: map[string]*Place{},
+	if len(known) == 0 {
+		return items, nil
 	}
-	if err := b.places(ctx, l, it, rec, now); err != nil {
-		return nil, fmt.Errorf("reading the boards of item %s of list %s: %w", id, list, err)
+	if err := b.fillPlaces(ctx, l, known, now); err != nil {
+		return nil, fmt.Errorf("reading the boards of items of list %s: %w", list, err)
 	}
-	return it, nil
+	return items, nil
 }
 
-// places fills in the item's place on every current board.
-func (b *Boards) places(ctx context.Context, l *ruleset.List, it *Item, rec *store.Item, now time.Time) error {
+// fillPlaces fills in each item's place on every current board.
+func (b *Boards) fillPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) error {
 	for _, p := range l.Boards {
 		start := p.Start(now, l.Location())
-		set := PeriodSet(l.Name, p, start)
-		place, err := b.place(ctx, set, nil, it.ID)
+		places, err := b.places(ctx, l, PeriodSet(l.Name, p, start), nil, items)
 		if err != nil {
 			return err
 		}
-		if place == nil {
-			continue
+		var rows []Row
+		for i, place := range places {
+			if place != nil {
+				place.Views = int64(place.Score)
+				rows = append(rows, Row{Rank: place.Rank, ID: items[i].ID})
+			}
 		}
-		place.Views = int64(place.Score)
 		if p != ruleset.All {
-			row := []Row{{Rank: place.Rank, ID: it.ID}}
-			if err := b.move(ctx, l, p, start, row); err != nil {
+			if err := b.move(ctx, l, p, start, rows); err != nil {
 				return err
 			}
-			place.Movement = row[0].Movement
 		}
-		it.Boards[string(p)] = place
+		for i, place := range places {
+			if place != nil {
+				place.Movement = rows[0].Movement
+				rows = rows[1:]
+				items[i].Boards[string(p)] = place
+			}
+		}
 	}
-	if it.Views < l.Score.MinViews {
-		return nil // not on the hot board
+
+	var ranked []*Item
+	for _, it := range items {
+		if it.Views >= l.Score.MinViews { // else not on the hot board
+			ranked = append(ranked, it)
+		}
 	}
-	hot, err := b.hotPlace(ctx, l, it, rec, now)
+	hot, err := b.hotPlaces(ctx, l, ranked, now)
 	if err != nil {
 		return err
 	}
-	if hot != nil {
-		hot.Views, hot.Uniques = it.Views, it.Uniques
-		it.Boards[Hot] = hot
+	for i, place := range hot {
+		if it := ranked[i]; place != nil {
+			place.Views, place.Uniques = it.Views, it.Uniques
+			it.Boards[Hot] = place
+		}
 	}
 	return nil
 }
 
-func (b *Boards) hotPlace(ctx context.Context, l *ruleset.List, it *Item, rec *store.Item, now time.Time) (*Place, error) {
+func (b *Boards) hotPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) ([]*Place, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
 	set, ok := ScoreSet(l)
 	switch {
 	case l.Score.Model == ruleset.Gravity:
-		return b.gravityPlace(ctx, l, it, rec, now)
+		return b.gravityPlaces(ctx, l, items, now)
 	case !ok:
 		set = AllSet(l.Name)
 	}
@@ -120,77 +160,122 @@ func (b *Boards) hotPlace(ctx context.Context, l *ruleset.List, it *Item, rec *s
 	if err != nil {
 		return nil, err
 	}
-	return b.place(ctx, set, sc, it.ID)
+	return b.places(ctx, l, set, sc, items)
 }
 
-// gravityPlace works out the item's place on a gravity board, which has no order
-// in the store to count in. It goes on reading until no item that it has not
-// met can be ahead, but not beyond MaxLimit.
-func (b *Boards) gravityPlace(ctx context.Context, l *ruleset.List, it *Item, rec *store.Item, now time.Time) (*Place, error) {
-	points := Points(*l.Weights, float64(it.Views), float64(it.Uniques))
-	p := &Place{Score: Gravity(&l.Score, points, Age(now.UnixMilli(), rec.PublishTime()))}
-	for read := firstRead; read < 2*MaxLimit; read *= 2 {
+// gravityPlaces works out places on a gravity board, which has no order in the
+// store to count in. It goes on reading until no item that it has not met can be
+// ahead, but not beyond MaxLimit.
+func (b *Boards) gravityPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) ([]*Place, error) {
+	places := make([]*Place, len(items))
+	open := make([]*Place, len(items))
+	for i, it := range items {
+		points := Points(*l.Weights, float64(it.Views), float64(it.Uniques))
+		places[i] = &Place{Score: Gravity(&l.Score, points, Age(now.UnixMilli(), it.PublishedAt.UnixMilli()))}
+		open[i] = places[i]
+	}
+	for read := firstRead; read < 2*MaxLimit && len(open) > 0; read *= 2 {
 		rows, bound, err := b.candidates(ctx, l, now.UnixMilli(), read)
 		if err != nil {
 			return nil, err
 		}
-		if p.Score <= bound {
-			continue
-		}
-		p.Rank = 1
-		for _, r := range rows {
-			if r.Score <= p.Score {
-				break
+		open = slices.DeleteFunc(open, func(p *Place) bool {
+			if p.Score <= bound {
+				return false
 			}
-			gap := r.Score - p.Score
-			p.Rank, p.Ahead, p.Gap = p.Rank+1, r.ID, &gap
-		}
-		if p.Rank > MaxLimit {
-			p.Rank, p.Ahead, p.Gap = 0, "", nil
-		}
-		return p, nil
+			p.find(rows)
+			return true
+		})
 	}
-	return p, nil
+	return places, nil
 }
 
-// place returns an item's place in a set, or nil when it is not in it. sc is nil
-// for scores as they stand.
-func (b *Boards) place(ctx context.Context, set store.Set, sc *scale, id string) (*Place, error) {
-	tallies, err := b.store.Scores(ctx, set, []string{id})
-	if err != nil || tallies[0] == nil {
+// find fills in where a score is among rows that are in order, and hold all that
+// are ahead of it.
+func (p *Place) find(rows []Row) {
+	ahead := sort.Search(len(rows), func(i int) bool { return rows[i].Score <= p.Score })
+	if ahead >= MaxLimit {
+		return
+	}
+	p.Rank = int64(ahead) + 1
+	if ahead > 0 {
+		gap := rows[ahead-1].Score - p.Score
+		p.Ahead, p.Gap = rows[ahead-1].ID, &gap
+	}
+}
+
+// places returns the places of items in a set, nil for one that is not in it. sc
+// is nil for scores as they stand.
+func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc *scale, items []*Item) ([]*Place, error) {
+	ids := make([]string, len(items))
+	for i, it := range items {
+		ids[i] = it.ID
+	}
+	tallies, err := b.store.Scores(ctx, l.Kind(), set, ids)
+	if err != nil {
 		return nil, err
 	}
-	score, own, shown := tallies[0].Score, b.shardOf(set.List, id), 1.0
+	places := make([]*Place, len(items))
+	var of []*Place // those that are in the set
+	var bounds [][]float64
+	shown := 1.0
 	if sc != nil {
-		score *= sc.shard[own]
 		shown = sc.shown
 	}
-	bounds := b.bounds(score, sc)
-	bounds[own] = tallies[0].Score // scaled and back it could be less, and the item ahead of itself
-	p := &Place{Score: score * shown, Uniques: tallies[0].Uniques}
+	for i, t := range tallies {
+		if t == nil {
+			continue
+		}
+		own, score := hit.Shard(l.Kind(), set.List, ids[i], b.store.Shards()), t.Score
+		if sc != nil {
+			score *= sc.shard[own]
+		}
+		bound := b.bounds(score, sc)
+		bound[own] = t.Score // scaled and back it could be less, and the item ahead of itself
+		places[i] = &Place{Score: score, Uniques: t.Uniques}
+		of, bounds = append(of, places[i]), append(bounds, bound)
+	}
+	if len(of) == 0 {
+		return places, nil
+	}
 	above, err := b.store.Above(ctx, set, bounds)
 	if err != nil {
 		return nil, err
 	}
-	p.Rank = above + 1
-	if above == 0 {
-		return p, nil
-	}
-	shards, err := b.store.Next(ctx, set, bounds)
+	next, err := b.store.Next(ctx, set, bounds)
 	if err != nil {
 		return nil, err
 	}
-	for i, e := range shards {
-		if e == nil {
-			continue
+	for i, p := range of {
+		p.Rank = above[i] + 1
+		for shard, e := range next[i] {
+			if e == nil || above[i] == 0 {
+				continue
+			}
+			s := e.Score
+			if sc != nil {
+				s *= sc.shard[shard]
+			}
+			if gap := (s - p.Score) * shown; p.Gap == nil || gap < *p.Gap {
+				p.Ahead, p.Gap = e.Item, &gap
+			}
 		}
-		s := e.Score
-		if sc != nil {
-			s *= sc.shard[i]
-		}
-		if gap := (s - score) * shown; p.Gap == nil || gap < *p.Gap {
-			p.Ahead, p.Gap = e.Item, &gap
-		}
+		p.Score *= shown
 	}
-	return p, nil
+	return places, nil
+}
+
+// Standings returns the score of each item on the list's board of all time and
+// its rank there, in order; nil for one that is not on it. Its errors are
+// [ErrUnknownList], or the store's.
+func (b *Boards) Standings(ctx context.Context, list string, ids []string) ([]*Standing, error) {
+	l := b.rules().List(list)
+	if l == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownList, list)
+	}
+	standings, err := b.standings(ctx, l, AllSet(list), ids)
+	if err != nil {
+		return nil, fmt.Errorf("reading ranks of list %s: %w", list, err)
+	}
+	return standings, nil
 }

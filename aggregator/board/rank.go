@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hotboard/hotboard/aggregator/store"
-	"github.com/hotboard/hotboard/hit"
 )
 
 // order is the one order of every board: the higher score first; of equal
@@ -66,10 +65,6 @@ func (b *Boards) bounds(score float64, sc *scale) []float64 {
 		}
 	}
 	return bounds
-}
-
-func (b *Boards) shardOf(list, item string) int {
-	return hit.Shard(hit.View, list, item, b.store.Shards())
 }
 
 // totals sums the totals of each set over the shards; Newest is the newest.

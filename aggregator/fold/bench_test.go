@@ -20,11 +20,11 @@ func (empty) Shards() int { return 1 }
 
 func (empty) Read(_ context.Context, _ int, w *store.Want) (*store.Have, error) {
 	h := &store.Have{
-		Seen: make([]int64, len(w.Seen)), Items: map[string][]store.Item{}, Scores: map[store.Set][]store.Tally{},
+		Memos: make([]int64, len(w.Memos)), Items: map[string][]store.Item{}, Scores: map[store.Set][]store.Tally{},
 		Totals: make([]store.Totals, len(w.Totals)),
 	}
-	for i := range h.Seen {
-		h.Seen[i] = store.NotSeen
+	for i := range h.Memos {
+		h.Memos[i] = store.NoMemo
 	}
 	for list, items := range w.Items {
 		h.Items[list] = make([]store.Item, len(items))

@@ -19,22 +19,26 @@ func (t *tallies) count() {
 			lw.all.totals.Newest = p.time
 		}
 		lw.keep()
-		reason := ruleset.Counted
-		if t.duplicate(p) {
-			reason = ruleset.Duplicate
-			p.item.rec.Duplicates++
-			p.item.changed = true
-			for _, s := range p.sets {
-				if lw.keeps(s) && s != lw.score {
-					s.totals.Duplicates++
-					s.touched = true
-				}
-			}
-		} else {
+		reason, rule := t.judge(p)
+		switch reason {
+		case ruleset.Duplicate:
+			t.countDuplicate(p)
+		case ruleset.Counted:
 			t.countOne(p)
 		}
-		t.hits[Outcome{List: lw.list.Name, Reason: reason}]++
+		t.decide(lw.list.Name, p.hit, reason, rule)
 	}
+}
+
+// judge decides what becomes of a hit. rule is the limit that refuses it.
+func (t *tallies) judge(p *pending) (reason ruleset.Reason, rule string) {
+	if t.duplicate(p) {
+		return ruleset.Duplicate, ""
+	}
+	if rule := t.overQuota(p); rule != "" {
+		return ruleset.OverQuota, rule
+	}
+	return ruleset.Counted, ""
 }
 
 // duplicate reports whether the visitor's last counted hit of the item is less
@@ -42,22 +46,33 @@ func (t *tallies) count() {
 func (t *tallies) duplicate(p *pending) bool {
 	window := time.Duration(p.list.list.Dedup).Milliseconds()
 	for _, i := range [...]int{p.today, p.before, p.after} {
-		if i < 0 || t.seenAt[i] == store.NotSeen {
-			continue
-		}
-		if d := p.time - t.seenAt[i]; -window < d && d < window {
-			return true
+		if last, ok := t.lastSeen(i); ok {
+			if d := p.time - last; -window < d && d < window {
+				return true
+			}
 		}
 	}
 	return false
 }
 
+func (t *tallies) countDuplicate(p *pending) {
+	lw := p.list
+	p.item.rec.Duplicates++
+	p.item.changed = true
+	for _, s := range p.sets {
+		if lw.keeps(s) && s != lw.score {
+			s.totals.Duplicates++
+			s.touched = true
+		}
+	}
+}
+
 func (t *tallies) countOne(p *pending) {
 	lw, rec := p.list, &p.item.rec
-	unique := t.seenAt[p.today] == store.NotSeen
-	if t.seenAt[p.today] < p.time {
-		t.seenAt[p.today] = p.time
-		t.changed[p.today] = true
+	t.charge(p)
+	unique := t.values[p.today] == store.NoMemo
+	if sinceMidnight := p.time - t.memos[p.today].Start*1000; t.values[p.today] < sinceMidnight {
+		t.set(p.today, sinceMidnight)
 	}
 	p.item.changed = true
 	wasPublished := rec.PublishTime()

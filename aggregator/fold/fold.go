@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -28,6 +29,18 @@ type Outcome struct {
 	Reason ruleset.Reason
 }
 
+// Shadowed names a limit in shadow, for one list.
+type Shadowed struct{ List, Rule string }
+
+// Verdict is what became of a hit whose edge asked for it.
+type Verdict struct {
+	Confirm uint64 // as in [hit.Hit]
+	List    string // empty where it is unknown
+	Item    string
+	Reason  ruleset.Reason
+	Rule    string // the limit, of over_quota
+}
+
 // Rewind returns the commit that sets a shard back to the beginning of the log,
 // which is read again from there: what was applied is skipped.
 func Rewind(from store.Position) *store.Commit {
@@ -40,6 +53,12 @@ type Result struct {
 	Commit *store.Commit
 	// Hits counts the hits of the batches that are applied, by what became of them.
 	Hits map[Outcome]int
+	// Shadowed counts the votes that limits in shadow would have refused.
+	Shadowed map[Shadowed]int
+	// Verdicts are of the hits of which an edge asked for them.
+	Verdicts []Verdict
+	// Used are the quotas that have no room left, and those that refused a vote.
+	Used []hit.UsedQuota
 	Lost []Gap
 	Held []Held
 	// Poisoned are the indexes of the messages that cannot be read and have to
@@ -88,5 +107,6 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 	}
 	t.count()
 	t.write(res.Commit)
+	res.Shadowed, res.Verdicts, res.Used = t.shadowed, t.verdicts, t.usedQuotas()
 	return res, nil
 }

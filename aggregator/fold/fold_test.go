@@ -30,7 +30,11 @@ type log struct {
 
 func newLog(t testing.TB, s store.Store, lists ...*ruleset.List) *log {
 	t.Helper()
-	rules := &ruleset.Ruleset{Lists: lists}
+	return newLogOf(t, s, &ruleset.Ruleset{Lists: lists})
+}
+
+func newLogOf(t testing.TB, s store.Store, rules *ruleset.Ruleset) *log {
+	t.Helper()
 	if err := rules.Provision(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +87,19 @@ func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.
 // fold applies everything that was added, in folds of at most size messages.
 func (l *log) fold(size int) map[fold.Outcome]int {
 	l.t.Helper()
-	ctx := context.Background()
 	hits := map[fold.Outcome]int{}
+	for _, res := range l.results(size) {
+		for k, v := range res.Hits {
+			hits[k] += v
+		}
+	}
+	return hits
+}
+
+// results is fold with all that the folds decided.
+func (l *log) results(size int) (all []*fold.Result) {
+	l.t.Helper()
+	ctx := context.Background()
 	f := &fold.Folder{Rules: l.rules, Store: l.store}
 	for shard, msgs := range l.msgs {
 		state, err := l.store.Load(ctx, shard)
@@ -101,14 +116,12 @@ func (l *log) fold(size int) map[fold.Outcome]int {
 				l.t.Fatal(err)
 			}
 			fold.Advance(&state, res.Commit)
-			for k, v := range res.Hits {
-				hits[k] += v
-			}
+			all = append(all, res)
 			msgs = msgs[n:]
 		}
 		l.msgs[shard] = nil
 	}
-	return hits
+	return all
 }
 
 func (l *log) board(period string, at time.Time) []board.Row {
@@ -237,14 +250,14 @@ func TestPublishTime(t *testing.T) {
 				l.add(h)
 			}
 			l.fold(1)
-			items, err := s.Items(t.Context(), "a", []string{"x"})
+			items, err := s.Items(t.Context(), hit.View, "a", []string{"x"})
 			if err != nil || items[0] == nil {
 				t.Fatal(items, err)
 			}
 			if got := items[0]; got.PublishTime() != tc.want || got.PublishedFrom != tc.from {
 				t.Errorf("got %s from %d, want %s from %d", time.UnixMilli(got.PublishTime()).UTC(), got.PublishedFrom, time.UnixMilli(tc.want).UTC(), tc.from)
 			}
-			indexed, err := s.Scores(t.Context(), board.PublishedSet("a"), []string{"x"})
+			indexed, err := s.Scores(t.Context(), hit.View, board.PublishedSet("a"), []string{"x"})
 			if err != nil || indexed[0] == nil || int64(indexed[0].Score) != tc.want {
 				t.Errorf("the index of publish times has %v, %v", indexed[0], err)
 			}
@@ -274,7 +287,7 @@ func TestHitsThatCannotBeCounted(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	items, err := l.store.Items(t.Context(), "a", []string{"x"})
+	items, err := l.store.Items(t.Context(), hit.View, "a", []string{"x"})
 	if err != nil {
 		t.Fatal(err)
 	}

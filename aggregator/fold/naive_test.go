@@ -33,22 +33,31 @@ type naiveHit struct {
 	visitor uint64
 }
 
-func (n *naive) hit(h hit.Hit) {
-	key := fmt.Sprintf("%s/%d", h.Item, h.Visitor)
+// hit counts a hit, and returns what became of it.
+func (n *naive) hit(h hit.Hit) ruleset.Reason {
+	if n.duplicate(h) {
+		n.dups[h.Item]++
+		return ruleset.Duplicate
+	}
+	n.count(h)
+	return ruleset.Counted
+}
+
+func (n *naive) duplicate(h hit.Hit) bool {
+	for _, at := range n.last[naiveKey(h)] {
+		if d := h.Time - at; max(d, -d) < time.Duration(n.list.Dedup).Milliseconds() {
+			return true
+		}
+	}
+	return false
+}
+
+func naiveKey(h hit.Hit) string { return fmt.Sprintf("%s/%d", h.Item, h.Visitor) }
+
+func (n *naive) count(h hit.Hit) {
+	key := naiveKey(h)
 	if n.last[key] == nil {
 		n.last[key] = map[string]int64{}
-	}
-	for _, at := range n.last[key] {
-		if d := h.Time - at; d < 0 {
-			d = -d
-			if time.Duration(d)*time.Millisecond < time.Duration(n.list.Dedup) {
-				n.dups[h.Item]++
-				return
-			}
-		} else if time.Duration(d)*time.Millisecond < time.Duration(n.list.Dedup) {
-			n.dups[h.Item]++
-			return
-		}
 	}
 	day := time.UnixMilli(h.Time).In(n.list.Location()).Format("2006-01-02")
 	before, again := n.last[key][day]

@@ -24,11 +24,19 @@ type tallies struct {
 	hits   map[Outcome]int
 
 	pending []pending
+	quotas  []quota // of the pending votes
 	lists   map[string]*listWork
-	keys    []store.Seen
-	seenAt  []int64
-	changed []bool // of seenAt
 	sets    map[store.Set]*setWork
+
+	memos   []store.Memo
+	values  []int64 // of memos
+	changed []bool  // of values
+
+	shadowed map[Shadowed]int
+	shadows  []*ruleset.Limit // in shadow, that would have refused the vote being judged
+	verdicts []Verdict
+	used     []int        // indexes into quotas: one for each memo that is told of
+	told     map[int]bool // those memos
 }
 
 // pending is a hit that is going to be counted.
@@ -38,23 +46,28 @@ type pending struct {
 	list *listWork
 	item *itemWork
 	sets []*setWork // periods of the list's boards, then All, then the score set
-	// Indexes into seenAt: the day of the hit, and the neighbouring days when the
-	// deduplication window reaches into them, else -1.
+	// Indexes into values: when the visitor was counted last in the day of the hit,
+	// and in the neighbouring days when the deduplication window reaches into them,
+	// else -1.
 	today, before, after int
+	// Which of the tallies' quotas are the hit's.
+	quotasFrom, quotasTo int
 }
 
 type listWork struct {
 	list  *ruleset.List
 	items map[string]*itemWork
-	seen  map[int64]*seenDay // by the beginning of the day, in seconds
+	terms map[termID]*term
 	all   *setWork
 	score *setWork // nil when the model adds nothing up
 
 	// What belongs to the starts that were last asked for: hits come nearly in order.
 	starts  *ruleset.Starts
 	periods []*setWork
-	day     *seenDay
+	day     *term
 	nextDay int64 // milliseconds
+
+	windows map[windowID]*window // of limits
 
 	// Newest hit before this fold, and the oldest period of each kind that is
 	// kept, as of the newest hit so far.
@@ -62,12 +75,6 @@ type listWork struct {
 	keptStarts   *ruleset.Starts
 	kept         map[ruleset.Period]time.Time
 	halved       int // whole half-lives that the score set's landmark moved
-}
-
-// seenDay holds the pairs of one day, with their index into keys and seenAt.
-type seenDay struct {
-	start time.Time
-	pairs map[uint64]int
 }
 
 // setWork is one set with the items of it that are touched.
@@ -125,8 +132,9 @@ func newTallies(f *Folder, shard, n int, hits map[Outcome]int) *tallies {
 	return &tallies{
 		folder: f, shard: shard, hits: hits,
 		pending: make([]pending, 0, n),
-		keys:    make([]store.Seen, 0, n),
+		memos:   make([]store.Memo, 0, n),
 		lists:   map[string]*listWork{}, sets: map[store.Set]*setWork{},
+		shadowed: map[Shadowed]int{}, told: map[int]bool{},
 	}
 }
 
@@ -139,13 +147,20 @@ func (t *tallies) want(h *hit.Hit, received time.Time) {
 		if h.Valid() != nil {
 			reason = ruleset.Invalid
 		}
-		t.hits[Outcome{Reason: reason}]++
+		t.decide("", h, reason, "")
 		return
 	}
 	item := lw.items[h.Item]
-	if item == nil && t.misplaced(h) || h.ValidFields() != nil {
-		t.hits[Outcome{Reason: ruleset.Invalid}]++
+	if h.Kind != lw.list.Kind() || item == nil && t.misplaced(h) || h.ValidFields() != nil {
+		t.decide("", h, ruleset.Invalid, "")
 		return
+	}
+	ms := min(h.Time, received.UnixMilli()+MaxAhead.Milliseconds())
+	if lw.list.Votes != nil {
+		if reason := lw.list.CheckVote(h.Item, time.UnixMilli(ms)); reason != "" {
+			t.decide(h.List, h, reason, "")
+			return
+		}
 	}
 	if item == nil {
 		f := fnv.New64a()
@@ -155,22 +170,35 @@ func (t *tallies) want(h *hit.Hit, received time.Time) {
 		lw.items[h.Item] = item
 	}
 
-	ms := min(h.Time, received.UnixMilli()+MaxAhead.Milliseconds())
 	t.turnTo(lw, lw.list.Starts(ms))
 	p := pending{hit: h, time: ms, list: lw, item: item, sets: lw.periods, before: -1, after: -1}
 	for _, s := range p.sets {
 		item.cell(s)
 	}
 	pair := pairOf(item.hash, h.Visitor)
-	p.today = t.seenIndex(lw, lw.day, pair)
+	p.today = t.memo(lw, lw.day, pair)
 	window := time.Duration(lw.list.Dedup).Milliseconds()
-	if ms-window < lw.day.start.UnixMilli() {
-		p.before = t.seenIndex(lw, lw.dayOf(ruleset.Day.Add(lw.day.start, -1, lw.list.Location())), pair)
+	if ms-window < lw.day.start*1000 {
+		p.before = t.memo(lw, lw.dayAt(lw.day.start, -1), pair)
 	}
 	if ms+window >= lw.nextDay {
-		p.after = t.seenIndex(lw, lw.dayOf(time.UnixMilli(lw.nextDay)), pair)
+		p.after = t.memo(lw, lw.term(store.Day, lw.nextDay/1000), pair)
 	}
+	p.quotasFrom = len(t.quotas)
+	if h.Kind == hit.Vote {
+		t.wantQuotas(&p)
+	}
+	p.quotasTo = len(t.quotas)
 	t.pending = append(t.pending, p)
+}
+
+// decide notes what became of a hit. rule is the limit that refused it. list is
+// empty for what belongs to no list.
+func (t *tallies) decide(list string, h *hit.Hit, reason ruleset.Reason, rule string) {
+	t.hits[Outcome{List: list, Reason: reason}]++
+	if h.Confirm != 0 {
+		t.verdicts = append(t.verdicts, Verdict{Confirm: h.Confirm, List: list, Item: h.Item, Reason: reason, Rule: rule})
+	}
 }
 
 // misplaced reports whether an item's id is not valid, or belongs to another shard.
@@ -184,7 +212,7 @@ func (t *tallies) list(name string) *listWork {
 		return lw
 	}
 	if l := t.folder.Rules.List(name); l != nil {
-		lw = &listWork{list: l, items: map[string]*itemWork{}, seen: map[int64]*seenDay{}}
+		lw = &listWork{list: l, items: map[string]*itemWork{}, terms: map[termID]*term{}, windows: map[windowID]*window{}}
 		lw.all = t.setWork(board.AllSet(name), ruleset.All, time.Time{})
 		if set, ok := board.ScoreSet(l); ok {
 			lw.score = t.setWork(set, "", time.Time{})
@@ -220,39 +248,8 @@ func (t *tallies) turnTo(lw *listWork, starts *ruleset.Starts) {
 		sets = append(sets, lw.score)
 	}
 	day := starts.Of(ruleset.Day)
-	lw.starts, lw.periods, lw.day = starts, sets, lw.dayOf(day)
+	lw.starts, lw.periods, lw.day = starts, sets, lw.term(store.Day, day.Unix())
 	lw.nextDay = ruleset.Day.Add(day, 1, lw.list.Location()).UnixMilli()
-}
-
-func (lw *listWork) dayOf(start time.Time) *seenDay {
-	d := lw.seen[start.Unix()]
-	if d == nil {
-		d = &seenDay{start: start, pairs: map[uint64]int{}}
-		lw.seen[start.Unix()] = d
-	}
-	return d
-}
-
-func (t *tallies) seenIndex(lw *listWork, day *seenDay, pair uint64) int {
-	i, ok := day.pairs[pair]
-	if !ok {
-		i = len(t.keys)
-		t.keys = append(t.keys, store.Seen{List: lw.list.Name, Day: day.start.Unix(), Pair: pair})
-		day.pairs[pair] = i
-	}
-	return i
-}
-
-// pairOf mixes the hash of an item with a visitor. The visitor is a keyed hash already, so
-// nobody outside can look for collisions; SplitMix64's finaliser (Steele et al.,
-// OOPSLA 2014) spreads both over all bits.
-func pairOf(item, visitor uint64) uint64 { return mix(item + mix(visitor)) }
-
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // read asks the store for everything that want noted. The store has to be at
@@ -264,7 +261,7 @@ func (t *tallies) read(ctx context.Context, from store.Position) error {
 	if len(t.pending) == 0 {
 		return nil
 	}
-	w := store.Want{Seen: t.keys, Items: map[string][]string{}, Scores: map[store.Set][]string{}}
+	w := store.Want{Memos: t.memos, Items: map[string][]string{}, Scores: map[store.Set][]string{}}
 	order := map[string][]*itemWork{}
 	for name, lw := range t.lists {
 		if lw == nil {
@@ -290,7 +287,7 @@ func (t *tallies) read(ctx context.Context, from store.Position) error {
 	if have.Position != from {
 		return fmt.Errorf("%w: it is at message %d, not %d", store.ErrConflict, have.Position.Seq, from.Seq)
 	}
-	t.seenAt, t.changed = have.Seen, make([]bool, len(have.Seen))
+	t.values, t.changed = have.Memos, make([]bool, len(have.Memos))
 	for name, recs := range have.Items {
 		for i, rec := range recs {
 			order[name][i].rec = rec

@@ -1,6 +1,8 @@
 package fold
 
 import (
+	"math"
+
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 )
@@ -12,9 +14,9 @@ func (t *tallies) write(c *store.Commit) {
 	c.Totals = map[store.Set]store.Totals{}
 	c.Visitors = map[store.Set][]uint64{}
 	c.Scale = map[store.Set]int{}
-	for i, k := range t.keys {
+	for i, m := range t.memos {
 		if t.changed != nil && t.changed[i] {
-			c.Seen = append(c.Seen, store.SeenAt{Seen: k, Time: t.seenAt[i]})
+			c.Memos = append(c.Memos, store.MemoValue{Memo: m, Value: uint32(min(t.values[i], math.MaxUint32))})
 		}
 	}
 	for name, lw := range t.lists {

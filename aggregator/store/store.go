@@ -89,7 +89,7 @@ func (i *Item) PublishTime() int64 {
 // Totals are the sums of one shard of a list in the period that a set stands
 // for.
 type Totals struct {
-	Views      int64
+	Views      int64 // counted hits: views, or votes
 	Uniques    int64
 	Duplicates int64
 	// Newest is the time of the newest hit, in milliseconds since the Unix epoch.
@@ -99,46 +99,27 @@ type Totals struct {
 	Landmark int64
 }
 
-// Seen is a (list, item, visitor) in one day of the list's zone.
-type Seen struct {
-	List string
-	Day  int64  // beginning of the day, in seconds since the Unix epoch
-	Pair uint64 // hash of item and visitor
-}
-
-// NotSeen is the time [Read] gives for a pair that has no counted hit that day.
-const NotSeen = math.MinInt64
-
 // Want is what a fold has to know of one shard. Duplicates are allowed and cost
 // a little time.
 type Want struct {
-	Seen   []Seen
+	Memos  []Memo
 	Items  map[string][]string // list → items
 	Scores map[Set][]string    // set → items
 	Totals []Set
 }
 
 // Have answers a [Want], in its order. What the store does not have is the zero
-// value (NotSeen for Seen).
+// value ([NoMemo] for Memos).
 type Have struct {
 	// Position is where the shard stood when all of this was read. When it is
 	// not where the state was loaded, the shard has moved on in between.
 	Position Position
 
-	Seen   []int64 // time of the last counted hit in that day, milliseconds since the Unix epoch
+	Memos  []int64 // 0 to the highest uint32, or NoMemo
 	Items  map[string][]Item
 	Scores map[Set][]Tally
 	Totals []Totals
 }
-
-// SeenAt sets the time of the last counted hit of a pair in a day.
-type SeenAt struct {
-	Seen
-	Time int64 // in that day, milliseconds since the Unix epoch
-}
-
-// maxDay is longer than any day of any zone.
-const maxDay = 48 * time.Hour
 
 // Commit is the outcome of a fold: absolute values to be written.
 type Commit struct {
@@ -148,7 +129,7 @@ type Commit struct {
 	To        Position
 	Producers map[string]uint64 // only those that moved
 
-	Seen   []SeenAt
+	Memos  []MemoValue
 	Items  map[string]map[string]Item // list → item
 	Scores map[Set]map[string]Tally
 	Totals map[Set]Totals
@@ -172,9 +153,9 @@ func (c *Commit) Valid() error {
 			}
 		}
 	}
-	for _, s := range c.Seen {
-		if ms := s.Time - s.Day*1000; ms < 0 || ms >= maxDay.Milliseconds() {
-			return fmt.Errorf("time %d ms is not in the day of %s that begins at %d s", s.Time, s.List, s.Day)
+	for i := range c.Memos {
+		if m := &c.Memos[i]; m.Term < Day || m.Term > Ever {
+			return fmt.Errorf("a memo of list %s has the unknown term %d", m.List, m.Term)
 		}
 	}
 	return nil
@@ -219,20 +200,21 @@ type Reader interface {
 	// descending score; equal scores by descending item, as bytes. Package board
 	// merges them: the scores of two shards are not always on one scale.
 	Top(ctx context.Context, set Set, n int) ([][]Entry, error)
-	// Above returns how many entries of a set score more than a bound, which is
-	// given for each shard.
-	Above(ctx context.Context, set Set, bounds []float64) (int64, error)
-	// Next returns, for each shard, the entry with the lowest score above the
-	// shard's bound, nil where there is none; of equal scores the lowest item,
-	// as bytes.
-	Next(ctx context.Context, set Set, bounds []float64) ([]*Entry, error)
+	// Above returns, for each of bounds, how many entries of a set score more. Each
+	// of bounds has a bound for each shard.
+	Above(ctx context.Context, set Set, bounds [][]float64) ([]int64, error)
+	// Next returns, for each of bounds and for each shard, the entry with the lowest
+	// score above the shard's bound, nil where there is none; of equal scores the
+	// lowest item, as bytes.
+	Next(ctx context.Context, set Set, bounds [][]float64) ([][]*Entry, error)
 	// Size returns how many entries a set has in all shards.
 	Size(ctx context.Context, set Set) (int64, error)
 	// Scores returns each item's value in a set, in order; nil for an item that
-	// is not in it.
-	Scores(ctx context.Context, set Set, items []string) ([]*Tally, error)
-	// Items returns each item's record, in order; nil for an unknown item.
-	Items(ctx context.Context, list string, items []string) ([]*Item, error)
+	// is not in it. kind is what the list counts: it says which shard an item is in.
+	Scores(ctx context.Context, kind hit.Kind, set Set, items []string) ([]*Tally, error)
+	// Items returns each item's record, in order; nil for an unknown item. kind is
+	// what the list counts.
+	Items(ctx context.Context, kind hit.Kind, list string, items []string) ([]*Item, error)
 	// Totals returns each set's totals, by set and shard.
 	Totals(ctx context.Context, sets []Set) ([][]Totals, error)
 	// Visitors estimates the distinct visitors of a set over all shards; the

@@ -338,7 +338,7 @@ func (w *world) snap() {
 // wrong says what is not as it was promised, or "".
 func (w *world) wrong() string {
 	for _, e := range w.edges {
-		tallies, err := w.store.Scores(ctx, board.AllSet("a"), e.accepted)
+		tallies, err := w.store.Scores(ctx, hit.View, board.AllSet("a"), e.accepted)
 		if err != nil {
 			panic(err)
 		}

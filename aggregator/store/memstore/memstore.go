@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 )
 
 var errClosed = errors.New("the store is closed")
@@ -35,7 +36,7 @@ var _ store.Store = (*Store)(nil)
 
 type shard struct {
 	state    store.State
-	seen     map[store.Seen]int64
+	memos    map[store.Memo]uint32
 	items    map[string]map[string]store.Item
 	scores   map[store.Set]map[string]store.Tally
 	totals   map[store.Set]store.Totals
@@ -54,7 +55,7 @@ func New(shards int) *Store {
 func newShard() *shard {
 	return &shard{
 		state:    store.State{Producers: map[string]uint64{}},
-		seen:     map[store.Seen]int64{},
+		memos:    map[store.Memo]uint32{},
 		items:    map[string]map[string]store.Item{},
 		scores:   map[store.Set]map[string]store.Tally{},
 		totals:   map[store.Set]store.Totals{},
@@ -65,7 +66,7 @@ func newShard() *shard {
 func (h *shard) clone() *shard {
 	return &shard{
 		state:    store.State{Position: h.state.Position, Producers: maps.Clone(h.state.Producers)},
-		seen:     maps.Clone(h.seen),
+		memos:    maps.Clone(h.memos),
 		items:    cloneNested(h.items),
 		scores:   cloneNested(h.scores),
 		totals:   maps.Clone(h.totals),
@@ -175,19 +176,18 @@ func (s *Store) each(fn func(i int, h *shard)) error {
 // Read implements [store.Store].
 func (s *Store) Read(_ context.Context, shardID int, want *store.Want) (*store.Have, error) {
 	have := &store.Have{
-		Seen:   make([]int64, len(want.Seen)),
+		Memos:  make([]int64, len(want.Memos)),
 		Items:  make(map[string][]store.Item, len(want.Items)),
 		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
 		Totals: make([]store.Totals, len(want.Totals)),
 	}
 	err := s.view(shardID, func(h *shard) {
 		have.Position = h.state.Position
-		for i, seen := range want.Seen {
-			at, ok := h.seen[seen]
-			if !ok {
-				at = store.NotSeen
+		for i, m := range want.Memos {
+			have.Memos[i] = store.NoMemo
+			if v, ok := h.memos[m]; ok {
+				have.Memos[i] = int64(v)
 			}
-			have.Seen[i] = at
 		}
 		for list, items := range want.Items {
 			got := make([]store.Item, len(items))
@@ -229,8 +229,8 @@ func (s *Store) Commit(_ context.Context, shardID int, c *store.Commit) error {
 	}
 	h.state.Position = c.To
 	maps.Copy(h.state.Producers, c.Producers)
-	for _, seen := range c.Seen {
-		h.seen[seen.Seen] = seen.Time
+	for _, m := range c.Memos {
+		h.memos[m.Memo] = m.Value
 	}
 	for list, items := range c.Items {
 		maps.Copy(nested(h.items, list), items)
@@ -295,35 +295,51 @@ func (s *Store) Top(_ context.Context, set store.Set, n int) ([][]store.Entry, e
 	return top, err
 }
 
-// Above implements [store.Reader].
-func (s *Store) Above(_ context.Context, set store.Set, bounds []float64) (int64, error) {
-	if len(bounds) != s.Shards() {
-		return 0, fmt.Errorf("%d bounds for %d shards", len(bounds), s.Shards())
+func (s *Store) checkBounds(bounds [][]float64) error {
+	for _, b := range bounds {
+		if n := s.Shards(); len(b) != n {
+			return fmt.Errorf("%d bounds for %d shards", len(b), n)
+		}
 	}
-	var n int64
-	err := s.each(func(i int, h *shard) {
+	return nil
+}
+
+// Above implements [store.Reader].
+func (s *Store) Above(_ context.Context, set store.Set, bounds [][]float64) ([]int64, error) {
+	if err := s.checkBounds(bounds); err != nil {
+		return nil, err
+	}
+	above := make([]int64, len(bounds))
+	err := s.each(func(shard int, h *shard) {
 		for _, t := range h.scores[set] {
-			if t.Score > bounds[i] {
-				n++
+			for i, b := range bounds {
+				if t.Score > b[shard] {
+					above[i]++
+				}
 			}
 		}
 	})
-	return n, err
+	return above, err
 }
 
 // Next implements [store.Reader].
-func (s *Store) Next(_ context.Context, set store.Set, bounds []float64) ([]*store.Entry, error) {
-	if len(bounds) != s.Shards() {
-		return nil, fmt.Errorf("%d bounds for %d shards", len(bounds), s.Shards())
+func (s *Store) Next(_ context.Context, set store.Set, bounds [][]float64) ([][]*store.Entry, error) {
+	if err := s.checkBounds(bounds); err != nil {
+		return nil, err
 	}
-	next := make([]*store.Entry, s.Shards())
-	err := s.each(func(i int, h *shard) {
+	next := make([][]*store.Entry, len(bounds))
+	for i := range next {
+		next[i] = make([]*store.Entry, s.Shards())
+	}
+	err := s.each(func(shard int, h *shard) {
 		for item, t := range h.scores[set] {
-			if t.Score <= bounds[i] {
-				continue
-			}
-			if n := next[i]; n == nil || t.Score < n.Score || t.Score == n.Score && item < n.Item {
-				next[i] = &store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques}
+			for i, b := range bounds {
+				if t.Score <= b[shard] {
+					continue
+				}
+				if n := next[i][shard]; n == nil || t.Score < n.Score || t.Score == n.Score && item < n.Item {
+					next[i][shard] = &store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques}
+				}
 			}
 		}
 	})
@@ -338,11 +354,11 @@ func (s *Store) Size(_ context.Context, set store.Set) (int64, error) {
 }
 
 // Scores implements [store.Reader].
-func (s *Store) Scores(_ context.Context, set store.Set, items []string) ([]*store.Tally, error) {
+func (s *Store) Scores(_ context.Context, kind hit.Kind, set store.Set, items []string) ([]*store.Tally, error) {
 	tallies := make([]*store.Tally, len(items))
-	err := s.each(func(_ int, h *shard) {
+	err := s.each(func(shard int, h *shard) {
 		for i, item := range items {
-			if t, ok := h.scores[set][item]; ok {
+			if t, ok := h.scores[set][item]; ok && hit.Shard(kind, set.List, item, len(s.shards)) == shard {
 				tallies[i] = &t
 			}
 		}
@@ -351,11 +367,11 @@ func (s *Store) Scores(_ context.Context, set store.Set, items []string) ([]*sto
 }
 
 // Items implements [store.Reader].
-func (s *Store) Items(_ context.Context, list string, items []string) ([]*store.Item, error) {
+func (s *Store) Items(_ context.Context, kind hit.Kind, list string, items []string) ([]*store.Item, error) {
 	records := make([]*store.Item, len(items))
-	err := s.each(func(_ int, h *shard) {
+	err := s.each(func(shard int, h *shard) {
 		for i, item := range items {
-			if r, ok := h.items[list][item]; ok {
+			if r, ok := h.items[list][item]; ok && hit.Shard(kind, list, item, len(s.shards)) == shard {
 				records[i] = &r
 			}
 		}

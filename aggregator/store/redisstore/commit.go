@@ -23,25 +23,25 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	if err := c.Valid(); err != nil {
 		return fmt.Errorf("committing to shard %d: %w", n, err)
 	}
-	h.seen.mu.Lock()
-	defer h.seen.mu.Unlock()
-	h.seen.moveTo(c.From)
+	h.memos.mu.Lock()
+	defer h.memos.mu.Unlock()
+	h.memos.moveTo(c.From)
 	if c.From == (store.Position{}) {
-		h.seen.clear() // as in Read
+		h.memos.clear() // as in Read
 	}
 
 	w := &writes{ctx: ctx, keys: h.keys, cmds: make([]redis.Cmder, 0, 64)}
-	w.seen(h.seen, c.Seen, s.now()) // the cache is now as Redis will be
+	w.memos(h.memos, c.Memos, s.now()) // the cache is now as Redis will be
 	w.values(c)
 	if err := s.commit(ctx, h, c, w); err != nil {
-		h.seen.clear()
+		h.memos.clear()
 		if errors.Is(err, store.ErrConflict) {
 			return store.ErrConflict
 		}
 		return fmt.Errorf("committing to shard %d in Redis: %w", n, err)
 	}
-	h.seen.at = c.To
-	h.seen.trim()
+	h.memos.at = c.To
+	h.memos.trim()
 	return nil
 }
 
@@ -226,23 +226,23 @@ func (w *writes) scale(set store.Set, n int) {
 	}
 }
 
-// seen adds the records of seen to the buckets, in Redis and in the cache.
-func (w *writes) seen(c *seenCache, seen []store.SeenAt, now time.Time) {
+// memos writes memos to their buckets, in Redis and in the cache.
+func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 	type touched struct {
-		*seenBucket
+		*memoBucket
 		key    string
 		length int  // of the records before this commit
 		cached bool // else the records before this commit are not known
 	}
 	var order []*touched
-	byID := make(map[bucketID]*touched, min(len(seen), buckets))
-	for i := range seen {
-		id := bucketOfSeen(&seen[i].Seen)
+	byID := make(map[bucketID]*touched, min(len(memos), buckets))
+	for i := range memos {
+		id := bucketOfMemo(&memos[i].Memo)
 		t := byID[id]
 		if t == nil {
-			t = &touched{seenBucket: c.get(id, now), key: w.keys.seen(id.day, id.bucket)}
-			if t.seenBucket == nil {
-				t.seenBucket = &seenBucket{id: id}
+			t = &touched{memoBucket: c.get(id, now), key: w.keys.memos(id)}
+			if t.memoBucket == nil {
+				t.memoBucket = &memoBucket{id: id}
 			} else {
 				t.cached = true
 				t.length = len(t.records)
@@ -251,14 +251,14 @@ func (w *writes) seen(c *seenCache, seen []store.SeenAt, now time.Time) {
 			byID[id] = t
 			order = append(order, t)
 		}
-		switch at := t.find(seen[i].Pair); {
+		switch at := t.find(memos[i].Key); {
 		case at < 0:
-			t.records = appendRecord(t.records, &seen[i])
+			t.records = appendRecord(t.records, &memos[i])
 		default:
-			ms := t.records[at+8 : at+recordBytes]
-			binary.LittleEndian.PutUint32(ms, uint32(seen[i].Time-seen[i].Day*1000))
+			value := t.records[at+8 : at+recordBytes]
+			binary.LittleEndian.PutUint32(value, memos[i].Value)
 			if at < t.length {
-				w.add("setrange", t.key, at+8, ms)
+				w.add("setrange", t.key, at+8, value)
 			}
 		}
 	}
@@ -267,9 +267,9 @@ func (w *writes) seen(c *seenCache, seen []store.SeenAt, now time.Time) {
 			w.add("append", t.key, t.records[t.length:])
 		}
 		// The time to live begins with the key, and is put off once in a while.
-		if t.length == 0 || t.expires.Sub(now) < c.ttl*6/7 {
-			w.add("pexpire", t.key, c.ttl.Milliseconds())
-			t.expires = now.Add(c.ttl)
+		if ttl := t.id.term.Keep(c.keep); ttl > 0 && (t.length == 0 || t.expires.Sub(now) < ttl*6/7) {
+			w.add("pexpire", t.key, ttl.Milliseconds())
+			t.expires = now.Add(ttl)
 		}
 		if t.cached {
 			c.bytes += t.bytes()

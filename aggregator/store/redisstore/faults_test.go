@@ -23,24 +23,28 @@ func position(seq int) store.Position {
 	return store.Position{Seq: uint64(seq), Fingerprint: uint64(seq) * 1000}
 }
 
-// seenCommit moves a shard from one position to another and remembers pairs at a time of day.
-func seenCommit(from, to int, ms int64, pairs ...uint64) *store.Commit {
+// memoCommit moves a shard from one position to another and sets memos to a value.
+func memoCommit(from, to int, value uint32, keys ...uint64) *store.Commit {
 	c := &store.Commit{
 		From: position(from), To: position(to),
 		Scores: map[store.Set]map[string]store.Tally{all: {"a": {Score: float64(to)}}},
 	}
-	for _, pair := range pairs {
-		c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: "articles", Day: 86400, Pair: pair}, Time: 86400_000 + ms})
+	for _, key := range keys {
+		c.Memos = append(c.Memos, store.MemoValue{Memo: memo(key), Value: value})
 	}
 	return c
 }
 
-// seenAt reads when pairs were seen, as a time of day; -1 for never.
-func seenAt(t *testing.T, s store.Store, wantAt int, pairs ...uint64) []int64 {
+func memo(key uint64) store.Memo {
+	return store.Memo{List: "articles", Term: store.Day, Start: 86400, Key: key}
+}
+
+// memos reads memos; -1 is for none.
+func memos(t *testing.T, s store.Store, wantAt int, keys ...uint64) []int64 {
 	t.Helper()
 	var want store.Want
-	for _, pair := range pairs {
-		want.Seen = append(want.Seen, store.Seen{List: "articles", Day: 86400, Pair: pair})
+	for _, key := range keys {
+		want.Memos = append(want.Memos, memo(key))
 	}
 	have, err := s.Read(context.Background(), 0, &want)
 	if err != nil {
@@ -49,12 +53,7 @@ func seenAt(t *testing.T, s store.Store, wantAt int, pairs ...uint64) []int64 {
 	if have.Position != position(wantAt) {
 		t.Fatalf("read at %+v, want %+v", have.Position, position(wantAt))
 	}
-	for i, ms := range have.Seen {
-		if have.Seen[i] = ms - 86400_000; ms == store.NotSeen {
-			have.Seen[i] = -1
-		}
-	}
-	return have.Seen
+	return have.Memos
 }
 
 func commit(t *testing.T, s store.Store, c *store.Commit) {
@@ -78,16 +77,16 @@ func TestTwoStoresTakeTurns(t *testing.T) {
 	r := services.StartRedis(t)
 	o := redisstore.Options{URL: r.URL(), Shards: 1}
 	a, b := open(t, o), open(t, o)
-	commit(t, a, seenCommit(0, 1, 10, 1, 2, 3))
-	same(t, "a's own", seenAt(t, a, 1, 1, 2, 3, 4), []int64{10, 10, 10, -1}) // cached now
-	commit(t, b, seenCommit(1, 2, 20, 1, 4))
-	same(t, "after b's turn", seenAt(t, a, 2, 1, 2, 3, 4), []int64{20, 10, 10, 20})
+	commit(t, a, memoCommit(0, 1, 10, 1, 2, 3))
+	same(t, "a's own", memos(t, a, 1, 1, 2, 3, 4), []int64{10, 10, 10, -1}) // cached now
+	commit(t, b, memoCommit(1, 2, 20, 1, 4))
+	same(t, "after b's turn", memos(t, a, 2, 1, 2, 3, 4), []int64{20, 10, 10, 20})
 
 	// Nor may what is remembered be written over what b wrote.
-	commit(t, b, seenCommit(2, 3, 30, 5, 6, 1))
-	commit(t, a, seenCommit(3, 4, 40, 2, 5))
+	commit(t, b, memoCommit(2, 3, 30, 5, 6, 1))
+	commit(t, a, memoCommit(3, 4, 40, 2, 5))
 	for _, s := range []store.Store{a, b} {
-		same(t, "after a's turn", seenAt(t, s, 4, 1, 2, 3, 4, 5, 6), []int64{30, 40, 10, 20, 40, 30})
+		same(t, "after a's turn", memos(t, s, 4, 1, 2, 3, 4, 5, 6), []int64{30, 40, 10, 20, 40, 30})
 	}
 }
 
@@ -96,13 +95,13 @@ func TestConflictDropsTheCache(t *testing.T) {
 	r := services.StartRedis(t)
 	o := redisstore.Options{URL: r.URL(), Shards: 1}
 	a, b := open(t, o), open(t, o)
-	commit(t, a, seenCommit(0, 1, 10, 1, 2))
-	seenAt(t, a, 1, 1, 2, 3)
-	commit(t, b, seenCommit(1, 2, 20, 3))
-	if err := a.Commit(t.Context(), 0, seenCommit(1, 9, 99, 1, 7)); !errors.Is(err, store.ErrConflict) {
+	commit(t, a, memoCommit(0, 1, 10, 1, 2))
+	memos(t, a, 1, 1, 2, 3)
+	commit(t, b, memoCommit(1, 2, 20, 3))
+	if err := a.Commit(t.Context(), 0, memoCommit(1, 9, 99, 1, 7)); !errors.Is(err, store.ErrConflict) {
 		t.Fatalf("commit returned %v, want ErrConflict", err)
 	}
-	same(t, "after the conflict", seenAt(t, a, 2, 1, 2, 3, 7), []int64{10, 10, 20, -1})
+	same(t, "after the conflict", memos(t, a, 2, 1, 2, 3, 7), []int64{10, 10, 20, -1})
 }
 
 func TestFlushIsAConflict(t *testing.T) {
@@ -110,12 +109,12 @@ func TestFlushIsAConflict(t *testing.T) {
 	r := services.StartRedis(t)
 	o := redisstore.Options{URL: r.URL(), Shards: 1}
 	s := open(t, o)
-	commit(t, s, seenCommit(0, 1, 10, 1, 2))
-	seenAt(t, s, 1, 1, 2)
+	commit(t, s, memoCommit(0, 1, 10, 1, 2))
+	memos(t, s, 1, 1, 2)
 	if err := client(t, r).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(t.Context(), 0, seenCommit(1, 2, 20, 1)); !errors.Is(err, store.ErrConflict) {
+	if err := s.Commit(t.Context(), 0, memoCommit(1, 2, 20, 1)); !errors.Is(err, store.ErrConflict) {
 		t.Fatalf("commit returned %v, want ErrConflict", err)
 	}
 	state, err := s.Load(t.Context(), 0)
@@ -125,9 +124,9 @@ func TestFlushIsAConflict(t *testing.T) {
 	if state.Position != (store.Position{}) || len(state.Producers) != 0 {
 		t.Errorf("after the flush the state is %+v", state)
 	}
-	same(t, "after the flush", seenAt(t, s, 0, 1, 2), []int64{-1, -1})
-	commit(t, s, seenCommit(0, 1, 30, 1)) // counted again
-	same(t, "counted again", seenAt(t, s, 1, 1, 2), []int64{30, -1})
+	same(t, "after the flush", memos(t, s, 0, 1, 2), []int64{-1, -1})
+	commit(t, s, memoCommit(0, 1, 30, 1)) // counted again
+	same(t, "counted again", memos(t, s, 1, 1, 2), []int64{30, -1})
 	// What the store is was written again too.
 	o.Shards = 2
 	if other, err := redisstore.Open(t.Context(), o); err == nil {
@@ -142,15 +141,15 @@ func TestFlushAtTheBeginning(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
 	s := open(t, redisstore.Options{URL: r.URL(), Shards: 1})
-	commit(t, s, seenCommit(0, 1, 10, 1, 2))
-	commit(t, s, seenCommit(1, 0, 20, 3))
-	same(t, "back at the beginning", seenAt(t, s, 0, 1, 2, 3), []int64{10, 10, 20})
+	commit(t, s, memoCommit(0, 1, 10, 1, 2))
+	commit(t, s, memoCommit(1, 0, 20, 3))
+	same(t, "back at the beginning", memos(t, s, 0, 1, 2, 3), []int64{10, 10, 20})
 	if err := client(t, r).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "after the flush", seenAt(t, s, 0, 1, 2, 3), []int64{-1, -1, -1})
-	commit(t, s, seenCommit(0, 1, 30, 2))
-	same(t, "counted again", seenAt(t, s, 1, 1, 2, 3), []int64{-1, 30, -1})
+	same(t, "after the flush", memos(t, s, 0, 1, 2, 3), []int64{-1, -1, -1})
+	commit(t, s, memoCommit(0, 1, 30, 2))
+	same(t, "counted again", memos(t, s, 1, 1, 2, 3), []int64{-1, 30, -1})
 }
 
 func TestKillAndRestart(t *testing.T) {
@@ -159,10 +158,10 @@ func TestKillAndRestart(t *testing.T) {
 	s := open(t, redisstore.Options{URL: r.URL(), Shards: 1})
 	at := 0
 	for round := range 5 {
-		commit(t, s, seenCommit(at, at+1, int64(at+1), 1, uint64(100+at)))
+		commit(t, s, memoCommit(at, at+1, uint32(at+1), 1, uint64(100+at)))
 		at++
 		r.Kill()
-		if err := s.Commit(t.Context(), 0, seenCommit(at, at+1, 99, 1)); err == nil {
+		if err := s.Commit(t.Context(), 0, memoCommit(at, at+1, 99, 1)); err == nil {
 			t.Fatal("a commit to a dead server went through")
 		}
 		if _, err := s.Load(t.Context(), 0); err == nil {
@@ -174,7 +173,7 @@ func TestKillAndRestart(t *testing.T) {
 			p, err := s.Position(context.Background(), 0)
 			return err == nil && p == position(at)
 		})
-		same(t, "after the restart", seenAt(t, s, at, 1, uint64(99+at), 7), []int64{int64(at), int64(at), -1})
+		same(t, "after the restart", memos(t, s, at, 1, uint64(99+at), 7), []int64{int64(at), int64(at), -1})
 	}
 }
 
@@ -184,40 +183,40 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
 	s, c := open(t, redisstore.Options{URL: r.URL(), Shards: 1}), client(t, r)
-	commit(t, s, seenCommit(0, 1, 10, 1))
+	commit(t, s, memoCommit(0, 1, 10, 1))
 	if err := c.Save(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "before", seenAt(t, s, 1, 1, 2), []int64{10, -1})
-	commit(t, s, seenCommit(1, 2, 20, 2))
+	same(t, "before", memos(t, s, 1, 1, 2), []int64{10, -1})
+	commit(t, s, memoCommit(1, 2, 20, 2))
 	r.Kill()
 	r.Restart()
 	eventually(t, "the server is back", func() bool { return s.Ping(context.Background()) == nil })
-	if err := s.Commit(t.Context(), 0, seenCommit(2, 3, 30, 3)); !errors.Is(err, store.ErrConflict) {
+	if err := s.Commit(t.Context(), 0, memoCommit(2, 3, 30, 3)); !errors.Is(err, store.ErrConflict) {
 		t.Fatalf("commit returned %v, want ErrConflict", err)
 	}
-	same(t, "rolled back", seenAt(t, s, 1, 1, 2, 3), []int64{10, -1, -1})
-	commit(t, s, seenCommit(1, 2, 20, 2))
-	same(t, "again", seenAt(t, s, 2, 1, 2, 3), []int64{10, 20, -1})
+	same(t, "rolled back", memos(t, s, 1, 1, 2, 3), []int64{10, -1, -1})
+	commit(t, s, memoCommit(1, 2, 20, 2))
+	same(t, "again", memos(t, s, 2, 1, 2, 3), []int64{10, 20, -1})
 }
 
 func TestFullMemoryRefusesTheWholeCommit(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
 	s, c := open(t, redisstore.Options{URL: r.URL(), Shards: 1}), client(t, r)
-	commit(t, s, seenCommit(0, 1, 10, 1))
+	commit(t, s, memoCommit(0, 1, 10, 1))
 	if err := c.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Commit(t.Context(), 0, seenCommit(1, 2, 20, 1, 2))
+	err := s.Commit(t.Context(), 0, memoCommit(1, 2, 20, 1, 2))
 	if err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Fatalf("commit returned %v, want OOM", err)
 	}
 	if err := c.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "after the refusal", seenAt(t, s, 1, 1, 2), []int64{10, -1})
-	commit(t, s, seenCommit(1, 2, 20, 1, 2))
+	same(t, "after the refusal", memos(t, s, 1, 1, 2), []int64{10, -1})
+	commit(t, s, memoCommit(1, 2, 20, 1, 2))
 }
 
 // TestPartOfACommit makes Redis execute a transaction in part, as it does when a
@@ -226,12 +225,12 @@ func TestPartOfACommit(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
 	s, c := open(t, redisstore.Options{URL: r.URL(), Shards: 2}), client(t, r)
-	commit(t, s, seenCommit(0, 1, 10, 1))
+	commit(t, s, memoCommit(0, 1, 10, 1))
 	if err := c.Set(t.Context(), "hotboard:{s0}:score:articles:all", "not ours", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	var damaged *redisstore.DamagedError
-	if err := s.Commit(t.Context(), 0, seenCommit(1, 2, 20, 1)); !errors.As(err, &damaged) {
+	if err := s.Commit(t.Context(), 0, memoCommit(1, 2, 20, 1)); !errors.As(err, &damaged) {
 		t.Fatalf("commit returned %v, want DamagedError", err)
 	}
 	if damaged.Shard != 0 || !strings.Contains(damaged.Error(), "WRONGTYPE") || !strings.Contains(damaged.Error(), "hotboard:{s0}:*") {
@@ -240,7 +239,7 @@ func TestPartOfACommit(t *testing.T) {
 	_, err := s.Load(t.Context(), 0)
 	for name, err := range map[string]error{
 		"Load":   err,
-		"Commit": s.Commit(t.Context(), 0, seenCommit(2, 3, 30, 1)),
+		"Commit": s.Commit(t.Context(), 0, memoCommit(2, 3, 30, 1)),
 		"Read":   func() error { _, err := s.Read(t.Context(), 0, &store.Want{}); return err }(),
 		"Open": func() error {
 			_, err := redisstore.Open(context.Background(), redisstore.Options{URL: r.URL(), Shards: 2})
@@ -263,18 +262,18 @@ func TestPartOfACommit(t *testing.T) {
 	if err := c.Unlink(t.Context(), keys...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, s, seenCommit(0, 1, 10, 1))
+	commit(t, s, memoCommit(0, 1, 10, 1))
 }
 
-// TestSeenExpires checks that remembered visits go by themselves, but not before
+// TestMemosExpire checks that memos go by themselves, but not before
 // their time, and that a bucket which went is not written to as if it were there.
-func TestSeenExpires(t *testing.T) {
+func TestMemosExpire(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
-	s, c := open(t, redisstore.Options{URL: r.URL(), Shards: 1, SeenTTL: time.Hour}), client(t, r)
-	commit(t, s, seenCommit(0, 1, 10, 1, 2, 3))
-	commit(t, s, seenCommit(1, 2, 20, 1, 4))
-	keys, err := c.Keys(t.Context(), "hotboard:{s0}:seen:*").Result()
+	s, c := open(t, redisstore.Options{URL: r.URL(), Shards: 1, MemoKeep: time.Hour}), client(t, r)
+	commit(t, s, memoCommit(0, 1, 10, 1, 2, 3))
+	commit(t, s, memoCommit(1, 2, 20, 1, 4))
+	keys, err := c.Keys(t.Context(), "hotboard:{s0}:day:*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,8 +285,8 @@ func TestSeenExpires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(ttl.Minutes()-60) > 1 {
-			t.Errorf("%s lives %v, want an hour", key, ttl)
+		if math.Abs(ttl.Minutes()-25*60) > 1 {
+			t.Errorf("%s lives %v, want a day and an hour", key, ttl)
 		}
 	}
 	if n, err := c.StrLen(t.Context(), keys[0]).Result(); err != nil || n%12 != 0 || n == 0 {
@@ -297,10 +296,7 @@ func TestSeenExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(t, redisstore.Options{URL: r.URL(), Shards: 1})
-	if _, err := other.Read(t.Context(), 0, &store.Want{Seen: []store.Seen{
-		{List: "articles", Day: 86400, Pair: 1}, {List: "articles", Day: 86400, Pair: 2},
-		{List: "articles", Day: 86400, Pair: 3}, {List: "articles", Day: 86400, Pair: 4},
-	}}); err == nil || !strings.Contains(err.Error(), keys[0]) {
+	if _, err := other.Read(t.Context(), 0, &store.Want{Memos: []store.Memo{memo(1), memo(2), memo(3), memo(4)}}); err == nil || !strings.Contains(err.Error(), keys[0]) {
 		t.Errorf("a bucket that somebody else wrote to was read: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // ":" is written %3A; <set> is the name of a set as it is.
 //
 //	<prefix>:meta                            hash
-//	    layout      version of what this comment describes: 1
+//	    layout      version of what this comment describes: 2
 //	    shards      number of shards, chosen when the store was created
 //
 //	<prefix>:{s<n>}:state                    hash
@@ -32,17 +32,18 @@ import (
 //	<prefix>:{s<n>}:visitors:<list>:<set>    HyperLogLog of visitors, as decimal numbers
 //	<prefix>:{s<n>}:totals                   hash: <list>:<set> → record (see packTotals)
 //
-//	<prefix>:{s<n>}:seen:<list>:<day>:<b>    string, with a time to live
-//	    One bucket (see bucketOf) of the pairs of item and visitor that were
-//	    counted in the day that begins at <day>, in seconds since the Unix epoch.
-//	    Records of 12 bytes, little-endian: 8 the pair, 4 the milliseconds since
-//	    the beginning of the day. The last record of a pair counts.
+//	<prefix>:{s<n>}:<term>:<list>:<start>:<b>   string, with a time to live
+//	    One bucket (see bucketOf) of the memos of the term (day, week, month or
+//	    ever) that begins at <start>, in seconds since the Unix epoch. Records of 12
+//	    bytes, little-endian: 8 the key, 4 the value. The last record of a key
+//	    counts. What is remembered for ever has no time to live: it goes with the
+//	    list, when somebody removes the list's keys.
 //
 //	<prefix>:{s<n>}:lease                    string with a time to live: owner
 //	<prefix>:{visitors}:<random>:<n>         string with a time to live of seconds:
 //	    copy of a HyperLogLog, only in a Redis Cluster, which merges within a slot
 const (
-	layout = "1"
+	layout = "2"
 
 	fieldLayout      = "layout"
 	fieldShards      = "shards"
@@ -72,8 +73,8 @@ func (k keys) visitors(set store.Set) string { return k.prefix + "visitors:" + s
 func (k keys) totals() string                { return k.prefix + "totals" }
 func (k keys) lease() string                 { return k.prefix + "lease" }
 
-func (k keys) seen(day seenDay, bucket int) string {
-	return k.prefix + "seen:" + escapeList(day.list) + ":" + strconv.FormatInt(day.start, 10) + ":" + strconv.Itoa(bucket)
+func (k keys) memos(id bucketID) string {
+	return k.prefix + id.term.String() + ":" + escapeList(id.list) + ":" + strconv.FormatInt(id.start, 10) + ":" + strconv.Itoa(id.bucket)
 }
 
 // setName is a set in a key, and its field in totals.
@@ -89,23 +90,23 @@ func escapeList(list string) string {
 }
 
 const (
-	// buckets is how many keys hold the pairs of a list and day in a shard. A key
-	// costs about 150 bytes: with 60 pairs in a bucket that is 2.5 bytes a pair.
+	// buckets is how many keys of Redis hold the memos of a list and term in a
+	// shard. Each costs about 150 bytes: with 60 memos in it, 2.5 bytes a memo.
 	buckets = 1024
 	// recordBytes is the size of a record in a bucket.
 	recordBytes = 12
 )
 
-// bucketOf returns the bucket of a pair.
+// bucketOf returns the bucket of a memo's key.
 //
 // The last bucket is twice as likely as the first. Redis doubles a string that
 // is appended to; if all buckets filled up at the same rate, all would be half
 // empty at the same moment. Filling at different rates, they take 1.5 times the
 // length of their records together at any moment.
-func bucketOf(pair uint64) int {
+func bucketOf(key uint64) int {
 	// Multiplying by 2^64 / golden ratio mixes what may be no hash; 24 bits make
 	// every step below exact, so that all machines agree.
-	x := float64(pair*0x9e3779b97f4a7c15>>40) / (1 << 24)
+	x := float64(key*0x9e3779b97f4a7c15>>40) / (1 << 24)
 	return int(buckets * (math.Sqrt(1+3*x) - 1))
 }
 

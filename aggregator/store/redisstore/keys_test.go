@@ -16,7 +16,7 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 	if got, want := k.score(store.Set{List: "articles", Name: "day:20261120T000000Z"}), "hotboard:{s7}:score:articles:day:20261120T000000Z"; got != want {
 		t.Errorf("key %s, want %s", got, want)
 	}
-	if got, want := k.seen(seenDay{"articles", 1795132800}, 1023), "hotboard:{s7}:seen:articles:1795132800:1023"; got != want {
+	if got, want := k.memos(bucketID{"articles", store.Month, 1795132800, 1023}), "hotboard:{s7}:month:articles:1795132800:1023"; got != want {
 		t.Errorf("key %s, want %s", got, want)
 	}
 	seen := map[string]store.Set{}
@@ -30,24 +30,24 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 	}
 }
 
-// TestBuckets holds the spread of pairs to what bucketOf promises: every bucket
+// TestBuckets holds the spread of keys to what bucketOf promises: every bucket
 // is used, and the last about twice as much as the first.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
-	for name, pair := range map[string]func(int) uint64{
+	for name, key := range map[string]func(int) uint64{
 		"hashes":  func(int) uint64 { return r.Uint64() },
 		"numbers": func(i int) uint64 { return uint64(i) },
 	} {
 		var n [buckets]float64
 		const mean = 1000
 		for i := range buckets * mean {
-			n[bucketOf(pair(i))]++
+			n[bucketOf(key(i))]++
 		}
 		for b, got := range n {
 			want := mean * (1 + float64(b)/buckets) / 1.5
 			if math.Abs(got-want) > 6*math.Sqrt(want) {
-				t.Errorf("%s: bucket %d has %g pairs, want about %g", name, b, got, want)
+				t.Errorf("%s: bucket %d has %g keys, want about %g", name, b, got, want)
 			}
 		}
 	}

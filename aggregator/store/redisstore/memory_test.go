@@ -14,20 +14,20 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-// maxBytesPerPair is what a remembered pair of item and visitor may take in Redis.
-const maxBytesPerPair = 24
+// maxBytesPerMemo is what a memo may take in Redis.
+const maxBytesPerMemo = 24
 
-// TestMemoryPerPair fills one day of a list over 16 shards and looks at the
+// TestMemoryPerMemo fills one day of a list over 16 shards and looks at the
 // memory of the server on the way: a string that is appended to is half empty
 // just after it has grown.
-func TestMemoryPerPair(t *testing.T) {
+func TestMemoryPerMemo(t *testing.T) {
 	t.Parallel()
 	const (
 		shards  = 16
-		pairs   = 1_300_000
+		memos   = 1_300_000
 		from    = 600_000
 		measure = 50_000
-		batch   = 625 // pairs a commit
+		batch   = 625 // memos a commit
 	)
 	r := services.StartRedis(t)
 	s, c := open(t, redisstore.Options{URL: r.URL(), Shards: shards}), client(t, r)
@@ -35,14 +35,14 @@ func TestMemoryPerPair(t *testing.T) {
 	at := make([]store.Position, shards)
 	empty := usedMemory(t, c)
 	worst, worstAt := 0.0, 0
-	for n := 0; n < pairs; {
+	for n := 0; n < memos; {
 		for shard := range shards {
 			to := store.Position{Seq: at[shard].Seq + 1, Fingerprint: 1}
 			cm := &store.Commit{From: at[shard], To: to}
 			for range batch {
-				cm.Seen = append(cm.Seen, store.SeenAt{
-					Seen: store.Seen{List: "articles", Day: 1_795_132_800, Pair: random.Uint64()},
-					Time: 1_795_132_800_000 + random.Int64N(86_400_000),
+				cm.Memos = append(cm.Memos, store.MemoValue{
+					Memo:  store.Memo{List: "articles", Term: store.Day, Start: 1_795_132_800, Key: random.Uint64()},
+					Value: random.Uint32N(86_400_000),
 				})
 			}
 			n += batch
@@ -52,18 +52,18 @@ func TestMemoryPerPair(t *testing.T) {
 			at[shard] = to
 		}
 		if n >= from && n%measure == 0 {
-			perPair := float64(usedMemory(t, c)-empty) / float64(n)
+			perMemo := float64(usedMemory(t, c)-empty) / float64(n)
 			if n == 1_000_000 {
-				t.Logf("%.1f bytes of Redis memory a pair at %d pairs", perPair, n)
+				t.Logf("%.1f bytes of Redis memory a memo at %d memos", perMemo, n)
 			}
-			if perPair > worst {
-				worst, worstAt = perPair, n
+			if perMemo > worst {
+				worst, worstAt = perMemo, n
 			}
 		}
 	}
-	t.Logf("%.1f bytes of Redis memory a pair at most, at %d pairs", worst, worstAt)
-	if worst > maxBytesPerPair {
-		t.Errorf("a pair takes %.1f bytes, want at most %d", worst, maxBytesPerPair)
+	t.Logf("%.1f bytes of Redis memory a memo at most, at %d memos", worst, worstAt)
+	if worst > maxBytesPerMemo {
+		t.Errorf("a memo takes %.1f bytes, want at most %d", worst, maxBytesPerMemo)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 )
 
@@ -20,7 +21,6 @@ import (
 const (
 	DefaultPrefix     = "hotboard"
 	DefaultShards     = 16
-	DefaultSeenTTL    = 7 * 24 * time.Hour
 	DefaultCacheBytes = 256 << 20
 )
 
@@ -40,12 +40,13 @@ type Options struct {
 	// Shards is how many shards the log has. It is fixed when the store is
 	// created. Default: 16.
 	Shards int
-	// SeenTTL is how long after its last change a bucket of remembered visits is
-	// kept. It has to be longer than the log goes back, or else a log that is read
-	// again is not counted the same. Default: 7 days.
-	SeenTTL time.Duration
-	// CacheBytes bounds the memory that the remembered visits of recent hits may
-	// take in this process. Default: 256 MiB.
+	// MemoKeep is how long what is remembered of visitors and quotas is kept after
+	// the end of its day, week or month. It has to be longer than the log goes
+	// back, or else a log that is read again is not counted the same. Default:
+	// [store.DefaultMemoKeep].
+	MemoKeep time.Duration
+	// CacheBytes bounds the memory that what recent hits remembered may take in
+	// this process. Default: 256 MiB.
 	CacheBytes int64
 	// Logger is told of settings of the server that put counts at risk. Default:
 	// slog.Default().
@@ -59,8 +60,8 @@ func (o *Options) defaults() {
 	if o.Shards == 0 {
 		o.Shards = DefaultShards
 	}
-	if o.SeenTTL == 0 {
-		o.SeenTTL = DefaultSeenTTL
+	if o.MemoKeep == 0 {
+		o.MemoKeep = store.DefaultMemoKeep
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
@@ -76,8 +77,8 @@ func (o *Options) valid() error {
 		return fmt.Errorf("%d shards: there are 1 to %d", o.Shards, hit.MaxShards)
 	case strings.ContainsAny(o.Prefix, "{}"):
 		return fmt.Errorf("prefix %q: braces would put all keys into one slot of a cluster", o.Prefix)
-	case o.SeenTTL < time.Second:
-		return fmt.Errorf("remembering visits for %v: it is at least 1s", o.SeenTTL)
+	case o.MemoKeep < time.Second:
+		return fmt.Errorf("remembering visitors for %v: it is at least 1s", o.MemoKeep)
 	}
 	return nil
 }
@@ -235,7 +236,7 @@ func (s *Store) checkMeta(ctx context.Context) error {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
 	if got := has.Val()[0]; got != layout {
-		return fmt.Errorf("%s says that the keys have layout %v, this build knows layout %s: use a build that fits, or another prefix", key, got, layout)
+		return fmt.Errorf("%s says that the keys have layout %v, this build knows layout %s: use the build that wrote them, or another prefix and let the log be counted again", key, got, layout)
 	}
 	if got := has.Val()[1]; got != strconv.Itoa(len(s.shards)) {
 		return fmt.Errorf("the store was created with %v shards and is opened with %d: the number is chosen once; "+

@@ -19,6 +19,9 @@ func TestOpenRefuses(t *testing.T) {
 	if err := client(t, r).HSet(t.Context(), "future:meta", "layout", "99", "shards", "16").Err(); err != nil {
 		t.Fatal(err)
 	}
+	if err := client(t, r).HSet(t.Context(), "past:meta", "layout", "1", "shards", "16").Err(); err != nil {
+		t.Fatal(err)
+	}
 	evicting := services.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	for name, tt := range map[string]struct {
 		o    redisstore.Options
@@ -26,10 +29,11 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		"another number of shards": {redisstore.Options{URL: r.URL(), Shards: 8}, "created with 4 shards and is opened with 8"},
 		"a newer layout":           {redisstore.Options{URL: r.URL(), Prefix: "future"}, "layout 99"},
+		"an older layout":          {redisstore.Options{URL: r.URL(), Prefix: "past"}, "let the log be counted again"},
 		"too many shards":          {redisstore.Options{URL: r.URL(), Shards: 5000}, "5000 shards"},
 		"no shards":                {redisstore.Options{URL: r.URL(), Shards: -1}, "-1 shards"},
 		"a tag as prefix":          {redisstore.Options{URL: r.URL(), Prefix: "{x}"}, "braces"},
-		"a short memory":           {redisstore.Options{URL: r.URL(), SeenTTL: time.Millisecond}, "at least 1s"},
+		"a short memory":           {redisstore.Options{URL: r.URL(), MemoKeep: time.Millisecond}, "at least 1s"},
 		"a server that evicts":     {redisstore.Options{URL: evicting.URL()}, "CONFIG SET maxmemory-policy noeviction"},
 		"nobody there":             {redisstore.Options{URL: "unix:///nonexistent/socket"}, "redis does not answer"},
 		"no scheme":                {redisstore.Options{URL: "localhost:6379"}, "URL of Redis"},

@@ -21,24 +21,24 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 	if err != nil {
 		return nil, err
 	}
-	h.seen.mu.Lock()
-	defer h.seen.mu.Unlock()
-	if h.seen.at == (store.Position{}) {
+	h.memos.mu.Lock()
+	defer h.memos.mu.Unlock()
+	if h.memos.at == (store.Position{}) {
 		// A shard that was never written and one whose log is read again from its
 		// beginning are both here: it says nothing about what Redis holds.
-		h.seen.clear()
+		h.memos.clear()
 	}
 	have, used, err := s.read(ctx, h, want)
-	if err == nil && used && h.seen.at != have.Position {
+	if err == nil && used && h.memos.at != have.Position {
 		// What was remembered is not of this position: begin with nothing.
-		h.seen.clear()
+		h.memos.clear()
 		have, _, err = s.read(ctx, h, want)
 	}
 	if err != nil {
-		h.seen.clear()
+		h.memos.clear()
 		return nil, fmt.Errorf("reading shard %d from Redis: %w", n, err)
 	}
-	h.seen.trim()
+	h.memos.trim()
 	return have, nil
 }
 
@@ -46,19 +46,19 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 // and the cache turns out to be of another position, the answer is not good.
 func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *store.Have, used bool, err error) {
 	have = &store.Have{
-		Seen:   make([]int64, len(want.Seen)),
+		Memos:  make([]int64, len(want.Memos)),
 		Items:  make(map[string][]store.Item, len(want.Items)),
 		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
 		Totals: make([]store.Totals, len(want.Totals)),
 	}
 	now := s.now()
 	missing := map[bucketID]bool{}
-	for i := range want.Seen {
-		id := bucketOfSeen(&want.Seen[i])
+	for i := range want.Memos {
+		id := bucketOfMemo(&want.Memos[i])
 		if missing[id] {
 			continue
 		}
-		if h.seen.get(id, now) == nil {
+		if h.memos.get(id, now) == nil {
 			missing[id] = true
 		} else {
 			used = true
@@ -69,7 +69,7 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 	position := newStrings(ctx, "hmget", h.keys.state(), positionFields())
 	q.add(position, nil)
 	s.readBuckets(q, h, missing, func(id bucketID, records string) {
-		h.seen.put(id, []byte(records), now)
+		h.memos.put(id, []byte(records), now)
 	})
 	for list, items := range want.Items {
 		to := make([]store.Item, len(items))
@@ -106,21 +106,17 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 		return nil, used, err
 	}
 	if !used {
-		h.seen.moveTo(have.Position)
+		h.memos.moveTo(have.Position)
 	}
 	if err := q.finish(); err != nil {
 		return nil, used, err
 	}
-	for i := range want.Seen {
-		if b := h.seen.get(bucketOfSeen(&want.Seen[i]), now); b != nil {
-			have.Seen[i] = b.lastSeen(want.Seen[i].Pair)
+	for i := range want.Memos {
+		if b := h.memos.get(bucketOfMemo(&want.Memos[i]), now); b != nil {
+			have.Memos[i] = b.value(want.Memos[i].Key)
 		}
 	}
 	return have, used, nil
-}
-
-func bucketOfSeen(s *store.Seen) bucketID {
-	return bucketID{day: seenDay{s.List, s.Day}, bucket: bucketOf(s.Pair)}
 }
 
 // readBuckets reads buckets and puts off when Redis removes them.
@@ -129,8 +125,10 @@ func (s *Store) readBuckets(q *query, h *shard, ids map[bucketID]bool, found fun
 	names := make([]string, 0, len(ids))
 	for id := range ids {
 		order = append(order, id)
-		names = append(names, h.keys.seen(id.day, id.bucket))
-		q.add(redis.NewIntCmd(q.ctx, "pexpire", names[len(names)-1], h.seen.ttl.Milliseconds()), nil)
+		names = append(names, h.keys.memos(id))
+		if ttl := id.term.Keep(h.memos.keep); ttl > 0 {
+			q.add(redis.NewIntCmd(q.ctx, "pexpire", names[len(names)-1], ttl.Milliseconds()), nil)
+		}
 	}
 	for names := range slices.Chunk(names, chunk) {
 		part := order

@@ -70,70 +70,79 @@ func (s *Store) addUniques(ctx context.Context, set store.Set, byShard [][]store
 // above is a bound of a range of scores.
 func above(bound float64) string { return "(" + strconv.FormatFloat(bound, 'g', -1, 64) }
 
-func (s *Store) checkBounds(bounds []float64) error {
-	if len(bounds) != len(s.shards) {
-		return fmt.Errorf("%d bounds for %d shards", len(bounds), len(s.shards))
+func (s *Store) checkBounds(bounds [][]float64) error {
+	for _, b := range bounds {
+		if len(b) != len(s.shards) {
+			return fmt.Errorf("%d bounds for %d shards", len(b), len(s.shards))
+		}
 	}
 	return nil
 }
 
 // Above implements [store.Reader].
-func (s *Store) Above(ctx context.Context, set store.Set, bounds []float64) (int64, error) {
-	if err := s.checkBounds(bounds); err != nil {
-		return 0, err
-	}
-	return s.sum(ctx, "the number of entries above", set, func(i int, h *shard) *redis.IntCmd {
-		return redis.NewIntCmd(ctx, "zcount", h.keys.score(set), above(bounds[i]), "+inf")
-	})
-}
-
-// Size implements [store.Reader].
-func (s *Store) Size(ctx context.Context, set store.Set) (int64, error) {
-	return s.sum(ctx, "the size", set, func(_ int, h *shard) *redis.IntCmd {
-		return redis.NewIntCmd(ctx, "zcard", h.keys.score(set))
-	})
-}
-
-func (s *Store) sum(ctx context.Context, what string, set store.Set, cmd func(int, *shard) *redis.IntCmd) (sum int64, err error) {
-	q := &query{ctx: ctx}
-	for i, h := range s.shards {
-		c := cmd(i, h)
-		q.add(c, func() error { sum += c.Val(); return nil })
-	}
-	return sum, s.ask(q, what, set)
-}
-
-// Next implements [store.Reader].
-func (s *Store) Next(ctx context.Context, set store.Set, bounds []float64) ([]*store.Entry, error) {
+func (s *Store) Above(ctx context.Context, set store.Set, bounds [][]float64) ([]int64, error) {
 	if err := s.checkBounds(bounds); err != nil {
 		return nil, err
 	}
-	found := make([][]store.Entry, len(s.shards))
+	sums := make([]int64, len(bounds))
 	q := &query{ctx: ctx}
 	for i, h := range s.shards {
-		cmd := redis.NewZSliceCmd(ctx, "zrangebyscore", h.keys.score(set), above(bounds[i]), "+inf", "withscores", "limit", 0, 1)
-		q.add(cmd, func() error { found[i] = entries(cmd.Val()); return nil })
+		key := h.keys.score(set)
+		for j := range bounds {
+			cmd := redis.NewIntCmd(ctx, "zcount", key, above(bounds[j][i]), "+inf")
+			q.add(cmd, func() error { sums[j] += cmd.Val(); return nil })
+		}
+	}
+	return sums, s.ask(q, "the number of entries above", set)
+}
+
+// Size implements [store.Reader].
+func (s *Store) Size(ctx context.Context, set store.Set) (size int64, err error) {
+	q := &query{ctx: ctx}
+	for _, h := range s.shards {
+		cmd := redis.NewIntCmd(ctx, "zcard", h.keys.score(set))
+		q.add(cmd, func() error { size += cmd.Val(); return nil })
+	}
+	err = s.ask(q, "the size", set)
+	return size, err
+}
+
+// Next implements [store.Reader].
+func (s *Store) Next(ctx context.Context, set store.Set, bounds [][]float64) ([][]*store.Entry, error) {
+	if err := s.checkBounds(bounds); err != nil {
+		return nil, err
+	}
+	next := make([][]*store.Entry, len(bounds))
+	for i := range next {
+		next[i] = make([]*store.Entry, len(s.shards))
+	}
+	found := make([][]store.Entry, len(s.shards)) // those of all bounds, by shard
+	q := &query{ctx: ctx}
+	for i, h := range s.shards {
+		key := h.keys.score(set)
+		found[i] = make([]store.Entry, 0, len(bounds)) // entries stay where they are
+		for j := range bounds {
+			cmd := redis.NewZSliceCmd(ctx, "zrangebyscore", key, above(bounds[j][i]), "+inf", "withscores", "limit", 0, 1)
+			q.add(cmd, func() error {
+				if e := entries(cmd.Val()); len(e) > 0 {
+					found[i] = append(found[i], e[0])
+					next[j][i] = &found[i][len(found[i])-1]
+				}
+				return nil
+			})
+		}
 	}
 	if err := s.ask(q, "the next entries", set); err != nil {
 		return nil, err
 	}
-	if err := s.addUniques(ctx, set, found); err != nil {
-		return nil, err
-	}
-	next := make([]*store.Entry, len(s.shards))
-	for i, f := range found {
-		if len(f) > 0 {
-			next[i] = &f[0]
-		}
-	}
-	return next, nil
+	return next, s.addUniques(ctx, set, found)
 }
 
 // byShard groups the indexes of items by the shard that counts them.
-func (s *Store) byShard(list string, items []string) [][]int {
+func (s *Store) byShard(kind hit.Kind, list string, items []string) [][]int {
 	indexes := make([][]int, len(s.shards))
 	for i, item := range items {
-		n := hit.Shard(hit.View, list, item, len(s.shards))
+		n := hit.Shard(kind, list, item, len(s.shards))
 		indexes[n] = append(indexes[n], i)
 	}
 	return indexes
@@ -148,10 +157,10 @@ func pick(items []string, indexes []int) []string {
 }
 
 // Scores implements [store.Reader].
-func (s *Store) Scores(ctx context.Context, set store.Set, items []string) ([]*store.Tally, error) {
+func (s *Store) Scores(ctx context.Context, kind hit.Kind, set store.Set, items []string) ([]*store.Tally, error) {
 	tallies := make([]*store.Tally, len(items))
 	q := &query{ctx: ctx}
-	for n, indexes := range s.byShard(set.List, items) {
+	for n, indexes := range s.byShard(kind, set.List, items) {
 		k := s.shards[n].keys
 		picked := pick(items, indexes)
 		q.strings("zmscore", k.score(set), picked, func(i int, value string) error {
@@ -175,10 +184,10 @@ func (s *Store) Scores(ctx context.Context, set store.Set, items []string) ([]*s
 }
 
 // Items implements [store.Reader].
-func (s *Store) Items(ctx context.Context, list string, items []string) ([]*store.Item, error) {
+func (s *Store) Items(ctx context.Context, kind hit.Kind, list string, items []string) ([]*store.Item, error) {
 	records := make([]*store.Item, len(items))
 	q := &query{ctx: ctx}
-	for n, indexes := range s.byShard(list, items) {
+	for n, indexes := range s.byShard(kind, list, items) {
 		q.strings("hmget", s.shards[n].keys.items(list), pick(items, indexes), func(i int, value string) error {
 			if value == "" {
 				return nil

@@ -42,9 +42,9 @@ var _ store.Store = (*Store)(nil)
 
 // shard is what the process keeps of a shard.
 type shard struct {
-	n    int
-	keys keys
-	seen *seenCache
+	n     int
+	keys  keys
+	memos *memoCache
 }
 
 func newStore(o Options, reader, writer redis.UniversalClient) *Store {
@@ -52,7 +52,7 @@ func newStore(o Options, reader, writer redis.UniversalClient) *Store {
 	for n := range o.Shards {
 		s.shards = append(s.shards, &shard{
 			n: n, keys: newKeys(o.Prefix, n),
-			seen: newSeenCache(o.SeenTTL, o.CacheBytes/int64(o.Shards)),
+			memos: newMemoCache(o.MemoKeep, o.CacheBytes/int64(o.Shards)),
 		})
 	}
 	return s

@@ -26,7 +26,6 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	var touched []seenDay
 	var w *write
 	err := s.update(ctx, func(se *session) (err error) {
 		at, err := position(se, n)
@@ -36,14 +35,14 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 		if at != c.From {
 			return store.ErrConflict
 		}
-		w = &write{session: se, shard: n, lists: map[string]int64{}, boards: map[store.Set]int64{}, known: &s.ids, ids: map[itemKey]int64{}}
+		w = &write{session: se, shard: n, lists: map[string]int64{}, boards: map[store.Set]int64{}, known: &s.ids, ids: map[itemKey]int64{}, terms: map[termKey]termRow{}}
 		if err := w.values(c); err != nil {
 			return err
 		}
-		if touched, err = w.seen(c.Seen, &s.tidy, now); err != nil {
+		if err := w.memos(c.Memos, &s.terms, now); err != nil {
 			return err
 		}
-		if err := s.tidy.prune(se, now); err != nil {
+		if err := s.terms.prune(se, now); err != nil {
 			return err
 		}
 		return w.state(c)
@@ -54,7 +53,7 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	case err != nil:
 		return fmt.Errorf("committing to shard %d in SQLite: %w", n, err)
 	}
-	s.tidy.committed(touched, now)
+	s.terms.committed(w.terms)
 	s.ids.add(w.ids)
 	return nil
 }
@@ -67,6 +66,7 @@ type write struct {
 	boards map[store.Set]int64
 	known  *itemIDs
 	ids    map[itemKey]int64 // that are not in known yet
+	terms  map[termKey]termRow
 }
 
 func (w *write) state(c *store.Commit) error {

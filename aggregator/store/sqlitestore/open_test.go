@@ -25,16 +25,18 @@ func TestOpenRefuses(t *testing.T) {
 	if err := open(t, two, 2).Close(); err != nil {
 		t.Fatal(err)
 	}
-	newer := filepath.Join(dir, "newer.db")
-	db, err := sql.Open("sqlite", newer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec("PRAGMA user_version = 99"); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
+	newer, older := filepath.Join(dir, "newer.db"), filepath.Join(dir, "older.db")
+	for path, version := range map[string]int{newer: 99, older: 1} {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(fmt.Sprint("PRAGMA user_version = ", version)); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	noDatabase := filepath.Join(dir, "text.db")
 	if err := os.WriteFile(noDatabase, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
@@ -47,6 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a file in use":                 {sqlitestore.Options{Path: inUse}, "another process has it open"},
 		"another number of shards":      {sqlitestore.Options{Path: two, Shards: 3}, "created with 2 shards and is opened with 3"},
 		"a newer schema":                {sqlitestore.Options{Path: newer}, "schema version 99"},
+		"an older schema":               {sqlitestore.Options{Path: older}, "let the log be counted again"},
 		"a file that is something else": {sqlitestore.Options{Path: noDatabase}, "not a database"},
 		"no directory":                  {sqlitestore.Options{Path: filepath.Join(dir, "missing", "x.db")}, "missing"},
 		"too many shards":               {sqlitestore.Options{Path: filepath.Join(dir, "x.db"), Shards: 1 << 20}, "shards"},
@@ -108,7 +111,7 @@ func commitForever(path string) error {
 		c.Totals = map[store.Set]store.Totals{all: {Views: int64(n)}}
 		for i := range 50 {
 			c.Scores[all][fmt.Sprint("item", i)] = store.Tally{Score: float64(n)}
-			c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: "articles", Pair: uint64(i)}, Time: int64(n)})
+			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "articles", Term: store.Day, Key: uint64(i)}, Value: uint32(n)})
 		}
 		if err := s.Commit(ctx, 0, c); err != nil {
 			return err
@@ -163,14 +166,14 @@ func TestKill(t *testing.T) {
 			t.Errorf("round %d: at %d the edge is at %d", round, n, state.Producers["edge"])
 		}
 		have, err := s.Read(t.Context(), 0, &store.Want{
-			Seen:   []store.Seen{{List: "articles", Pair: 0}, {List: "articles", Pair: 49}},
+			Memos:  []store.Memo{{List: "articles", Term: store.Day, Key: 0}, {List: "articles", Term: store.Day, Key: 49}},
 			Scores: map[store.Set][]string{all: {"item0", "item49"}},
 			Totals: []store.Set{all},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, got := range []int64{have.Seen[0], have.Seen[1], int64(have.Scores[all][0].Score), int64(have.Scores[all][1].Score), have.Totals[0].Views} {
+		for _, got := range []int64{have.Memos[0], have.Memos[1], int64(have.Scores[all][0].Score), int64(have.Scores[all][1].Score), have.Totals[0].Views} {
 			if got != int64(n) {
 				t.Errorf("round %d: at %d there is %+v", round, n, have)
 			}

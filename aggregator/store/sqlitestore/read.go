@@ -16,7 +16,7 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 		return nil, err
 	}
 	have := &store.Have{
-		Seen:   make([]int64, len(want.Seen)),
+		Memos:  make([]int64, len(want.Memos)),
 		Items:  make(map[string][]store.Item, len(want.Items)),
 		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
 		Totals: make([]store.Totals, len(want.Totals)),
@@ -27,7 +27,7 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 		if have.Position, err = position(se, n); err != nil {
 			return err
 		}
-		if err := readSeen(se, n, want.Seen, have.Seen); err != nil {
+		if err := readMemos(se, n, want.Memos, have.Memos); err != nil {
 			return err
 		}
 		for list, items := range want.Items {

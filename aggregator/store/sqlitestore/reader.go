@@ -92,14 +92,21 @@ func entries(se *session, text string, args ...any) (found []store.Entry, err er
 	return found, err
 }
 
-// Top implements [store.Reader].
-func (s *Store) Top(ctx context.Context, set store.Set, n int) ([][]store.Entry, error) {
-	top := make([][]store.Entry, s.shards)
-	err := s.read(ctx, "the top", set, func(se *session, shard int) error {
+// readBoard is read with the row of the set, where the shard has one.
+func (s *Store) readBoard(ctx context.Context, what string, set store.Set, fn func(se *session, shard int, board int64) error) error {
+	return s.read(ctx, what, set, func(se *session, shard int) error {
 		board, ok, err := findBoard(se, shard, set)
 		if err != nil || !ok {
 			return err
 		}
+		return fn(se, shard, board)
+	})
+}
+
+// Top implements [store.Reader].
+func (s *Store) Top(ctx context.Context, set store.Set, n int) ([][]store.Entry, error) {
+	top := make([][]store.Entry, s.shards)
+	err := s.readBoard(ctx, "the top", set, func(se *session, shard int, board int64) (err error) {
 		top[shard], err = entries(se, selectEntries+"ORDER BY score DESC, name DESC LIMIT ?", board, max(n, 0))
 		return err
 	})
@@ -107,74 +114,86 @@ func (s *Store) Top(ctx context.Context, set store.Set, n int) ([][]store.Entry,
 }
 
 // Above implements [store.Reader].
-func (s *Store) Above(ctx context.Context, set store.Set, bounds []float64) (sum int64, err error) {
+func (s *Store) Above(ctx context.Context, set store.Set, bounds [][]float64) ([]int64, error) {
 	if err := s.checkBounds(bounds); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return s.sum(ctx, "the number of entries above", set, func(shard int) float64 { return bounds[shard] })
+	sums := make([]int64, len(bounds))
+	err := s.readBoard(ctx, "the number of entries above", set, func(se *session, shard int, board int64) error {
+		for i := range bounds {
+			n, err := above(se, board, bounds[i][shard])
+			if err != nil {
+				return err
+			}
+			sums[i] += n
+		}
+		return nil
+	})
+	return sums, err
+}
+
+func above(se *session, board int64, bound float64) (n int64, err error) {
+	_, err = se.one("SELECT count(*) FROM entry WHERE board_id = ? AND score > ?", []any{board, bound}, &n)
+	return n, err
 }
 
 // Size implements [store.Reader].
-func (s *Store) Size(ctx context.Context, set store.Set) (int64, error) {
-	return s.sum(ctx, "the size", set, func(int) float64 { return math.Inf(-1) })
-}
-
-// sum counts the entries above a bound of each shard.
-func (s *Store) sum(ctx context.Context, what string, set store.Set, bound func(shard int) float64) (sum int64, err error) {
-	err = s.read(ctx, what, set, func(se *session, shard int) error {
-		board, ok, err := findBoard(se, shard, set)
-		if err != nil || !ok {
-			return err
-		}
-		var n int64
-		_, err = se.one("SELECT count(*) FROM entry WHERE board_id = ? AND score > ?", []any{board, bound(shard)}, &n)
+func (s *Store) Size(ctx context.Context, set store.Set) (sum int64, err error) {
+	err = s.readBoard(ctx, "the size", set, func(se *session, _ int, board int64) error {
+		n, err := above(se, board, math.Inf(-1))
 		sum += n
 		return err
 	})
 	return sum, err
 }
 
-func (s *Store) checkBounds(bounds []float64) error {
-	if len(bounds) != s.shards {
-		return fmt.Errorf("%d bounds for %d shards", len(bounds), s.shards)
+func (s *Store) checkBounds(bounds [][]float64) error {
+	for _, b := range bounds {
+		if len(b) != s.shards {
+			return fmt.Errorf("%d bounds for %d shards", len(b), s.shards)
+		}
 	}
 	return nil
 }
 
 // Next implements [store.Reader].
-func (s *Store) Next(ctx context.Context, set store.Set, bounds []float64) ([]*store.Entry, error) {
+func (s *Store) Next(ctx context.Context, set store.Set, bounds [][]float64) ([][]*store.Entry, error) {
 	if err := s.checkBounds(bounds); err != nil {
 		return nil, err
 	}
-	next := make([]*store.Entry, s.shards)
-	err := s.read(ctx, "the next entries", set, func(se *session, shard int) error {
-		board, ok, err := findBoard(se, shard, set)
-		if err != nil || !ok {
-			return err
+	next := make([][]*store.Entry, len(bounds))
+	for i := range next {
+		next[i] = make([]*store.Entry, s.shards)
+	}
+	err := s.readBoard(ctx, "the next entries", set, func(se *session, shard int, board int64) error {
+		for i := range bounds {
+			found, err := entries(se, selectEntries+"AND score > ? ORDER BY score, name LIMIT 1", board, bounds[i][shard])
+			if err != nil {
+				return err
+			}
+			if len(found) > 0 {
+				next[i][shard] = &found[0]
+			}
 		}
-		found, err := entries(se, selectEntries+"AND score > ? ORDER BY score, name LIMIT 1", board, bounds[shard])
-		if len(found) > 0 {
-			next[shard] = &found[0]
-		}
-		return err
+		return nil
 	})
 	return next, err
 }
 
 // byShard groups items by the shard that counts them.
-func (s *Store) byShard(list string, items []string) [][]string {
+func (s *Store) byShard(kind hit.Kind, list string, items []string) [][]string {
 	grouped := make([][]string, s.shards)
 	for _, item := range items {
-		n := hit.Shard(hit.View, list, item, s.shards)
+		n := hit.Shard(kind, list, item, s.shards)
 		grouped[n] = append(grouped[n], item)
 	}
 	return grouped
 }
 
 // Scores implements [store.Reader].
-func (s *Store) Scores(ctx context.Context, set store.Set, items []string) ([]*store.Tally, error) {
+func (s *Store) Scores(ctx context.Context, kind hit.Kind, set store.Set, items []string) ([]*store.Tally, error) {
 	found := make(map[string]*store.Tally, len(items))
-	grouped := s.byShard(set.List, items)
+	grouped := s.byShard(kind, set.List, items)
 	err := s.read(ctx, "scores", set, func(se *session, shard int) error {
 		return findTallies(se, shard, set, grouped[shard], func(item string, t store.Tally) { found[item] = &t })
 	})
@@ -182,9 +201,9 @@ func (s *Store) Scores(ctx context.Context, set store.Set, items []string) ([]*s
 }
 
 // Items implements [store.Reader].
-func (s *Store) Items(ctx context.Context, list string, items []string) ([]*store.Item, error) {
+func (s *Store) Items(ctx context.Context, kind hit.Kind, list string, items []string) ([]*store.Item, error) {
 	found := make(map[string]*store.Item, len(items))
-	grouped := s.byShard(list, items)
+	grouped := s.byShard(kind, list, items)
 	err := s.read(ctx, "items", store.Set{List: list}, func(se *session, shard int) error {
 		return findRecords(se, shard, list, grouped[shard], func(item string, rec store.Item) { found[item] = &rec })
 	})
@@ -219,11 +238,7 @@ func (s *Store) Visitors(ctx context.Context, set store.Set) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = s.read(ctx, "the visitors", set, func(se *session, shard int) error {
-		board, ok, err := findBoard(se, shard, set)
-		if err != nil || !ok {
-			return err
-		}
+	err = s.readBoard(ctx, "the visitors", set, func(se *session, _ int, board int64) error {
 		var data []byte
 		if _, err := se.one("SELECT sketch FROM visitors WHERE board_id = ?", []any{board}, &data); err != nil {
 			return err

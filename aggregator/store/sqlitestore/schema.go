@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is the user_version of the schema below.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // schema is everything in the database file. Unsigned numbers are kept as the
 // signed numbers with the same bits.
@@ -90,23 +90,24 @@ CREATE TABLE visitors (
 	sketch   BLOB NOT NULL
 ) STRICT;
 
--- The last counted hit of each pair of item and visitor in a day: day in
--- seconds since the Unix epoch, at in milliseconds since the day began.
-CREATE TABLE seen (
+-- The memos (store.Memo) of a list and term: term is the number of the
+-- store.Term, start its beginning in seconds since the Unix epoch. expires is
+-- when they may go, by this machine's clock, in milliseconds since the Unix
+-- epoch, give or take an hour; NULL for never.
+CREATE TABLE term (
+	id      INTEGER PRIMARY KEY,
 	list_id INTEGER NOT NULL,
-	day     INTEGER NOT NULL,
-	pair    INTEGER NOT NULL,
-	at      INTEGER NOT NULL,
-	PRIMARY KEY (list_id, day, pair)
-) STRICT, WITHOUT ROWID;
+	term    INTEGER NOT NULL,
+	start   INTEGER NOT NULL,
+	expires INTEGER,
+	UNIQUE (list_id, term, start)
+) STRICT;
 
--- When a day of seen was written to last, by this machine's clock, in
--- milliseconds since the Unix epoch, give or take an hour.
-CREATE TABLE seen_day (
-	list_id INTEGER NOT NULL,
-	day     INTEGER NOT NULL,
-	touched INTEGER NOT NULL,
-	PRIMARY KEY (list_id, day)
+CREATE TABLE memo (
+	term_id INTEGER NOT NULL,
+	key     INTEGER NOT NULL,
+	value   INTEGER NOT NULL,
+	PRIMARY KEY (term_id, key)
 ) STRICT, WITHOUT ROWID;
 `
 
@@ -126,7 +127,7 @@ func migrate(ctx context.Context, conn *sql.Conn, shards int) error {
 		return nil
 	}
 	if version != schemaVersion {
-		return fmt.Errorf("the file has schema version %d, this build knows %d: use the build that wrote it, or another directory", version, schemaVersion)
+		return fmt.Errorf("the file has schema version %d, this build knows %d: use the build that wrote it, or another directory and let the log be counted again", version, schemaVersion)
 	}
 	var has string
 	if err := conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'shards'").Scan(&has); err != nil {

@@ -48,7 +48,7 @@ type Store struct {
 	writer *sql.DB
 	conn   *sql.Conn
 	writes statements
-	tidy   tidy
+	terms  terms
 	ids    itemIDs
 	closed bool
 }
@@ -69,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the store %s: %w", o.Path, err)
 	}
 	s := &Store{shards: o.Shards, now: time.Now}
-	s.tidy.touched = map[seenDay]time.Time{}
+	s.terms.known = map[termKey]termRow{}
 	if err := s.open(ctx, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", o.Path, err), s.Close())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
 	"github.com/hotboard/hotboard/aggregator/store/storetest"
+	"github.com/hotboard/hotboard/hit"
 )
 
 func open(t testing.TB, path string, shards int) *sqlitestore.Store {
@@ -67,7 +68,7 @@ func TestFailedCommit(t *testing.T) {
 	commit := func(seq uint64) error {
 		return s.Commit(t.Context(), 0, &store.Commit{
 			From: store.Position{Seq: seq - 1}, To: store.Position{Seq: seq},
-			Seen:     []store.SeenAt{{Seen: store.Seen{List: "articles", Pair: seq}, Time: int64(seq)}},
+			Memos:    []store.MemoValue{{Memo: store.Memo{List: "articles", Term: store.Day, Key: seq}, Value: uint32(seq)}},
 			Items:    map[string]map[string]store.Item{"articles": {fmt.Sprint("item", seq): {First: int64(seq)}}},
 			Scores:   map[store.Set]map[string]store.Tally{all: {fmt.Sprint("item", seq): {Score: float64(seq)}}},
 			Visitors: map[store.Set][]uint64{all: {seq}},
@@ -78,7 +79,7 @@ func TestFailedCommit(t *testing.T) {
 		t.Fatalf("commit returned %v, want boom", err)
 	}
 	exec("DROP TRIGGER boom")
-	for _, table := range []string{"shard", "list", "item", "record", "board", "entry", "visitors", "seen", "seen_day"} {
+	for _, table := range []string{"shard", "list", "item", "record", "board", "entry", "visitors", "term", "memo"} {
 		var n int
 		if err := other.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -115,7 +116,7 @@ func TestManyFirstReaders(t *testing.T) {
 		set := store.Set{List: "a", Name: "all"}
 		reads := []func() error{
 			func() error { _, err := s.Top(t.Context(), set, 10); return err },
-			func() error { _, err := s.Items(t.Context(), "a", []string{"x"}); return err },
+			func() error { _, err := s.Items(t.Context(), hit.View, "a", []string{"x"}); return err },
 			func() error { _, err := s.Totals(t.Context(), []store.Set{set}); return err },
 			func() error { _, err := s.Load(t.Context(), 0); return err },
 		}

@@ -29,7 +29,7 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 		sets = append(sets, store.Set{List: list, Name: name})
 	}
 	const day = 1_795_132_800
-	now := int64(day * 1000)
+	now := int64(0) // milliseconds since the day began
 	shards := make([]store.Position, s.Shards())
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -54,7 +54,7 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 			}
 			visitor := random.Uint64N(visitors)
 			hits[i] = view{item, (uint64(item)<<32 | visitor) * 0x9e3779b97f4a7c15}
-			want.Seen = append(want.Seen, store.Seen{List: list, Day: day, Pair: hits[i].pair})
+			want.Memos = append(want.Memos, store.Memo{List: list, Term: store.Day, Start: day, Key: hits[i].pair})
 			if _, ok := index[item]; !ok {
 				index[item] = len(touched)
 				touched = append(touched, names[item])
@@ -79,11 +79,11 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 		}
 		counted := map[uint64]bool{}
 		for i, h := range hits {
-			if counted[h.pair] || now-have.Seen[i] < 600_000 && have.Seen[i] != store.NotSeen {
+			if counted[h.pair] || now-have.Memos[i] < 600_000 && have.Memos[i] != store.NoMemo {
 				continue
 			}
 			counted[h.pair] = true
-			c.Seen = append(c.Seen, store.SeenAt{Seen: want.Seen[i], Time: now})
+			c.Memos = append(c.Memos, store.MemoValue{Memo: want.Memos[i], Value: uint32(now)})
 			at := index[h.item]
 			rec := have.Items[list][at]
 			rec.Last = now
@@ -92,7 +92,7 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 				t := &have.Scores[set][at]
 				t.Score++
 				have.Totals[j].Views++
-				if have.Seen[i] == store.NotSeen {
+				if have.Memos[i] == store.NoMemo {
 					t.Uniques++
 					if j < 5 {
 						c.Visitors[set] = append(c.Visitors[set], h.pair)

@@ -20,30 +20,32 @@ func testEmpty(t *testing.T, b Backend) {
 	equal(t, "position", must[store.Position](t)(s.Position(ctx, 0)), store.Position{})
 	equal(t, "producer", must[map[int]uint64](t)(s.Producer(ctx, "edge")), map[int]uint64{})
 	have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
-		Seen:   []store.Seen{{List: "articles", Day: 0, Pair: 1}},
+		Memos:  []store.Memo{{List: "articles", Term: store.Day, Key: 1}},
 		Items:  map[string][]string{"articles": {"a"}},
 		Scores: map[store.Set][]string{board: {"a", "b"}},
 		Totals: []store.Set{board},
 	}))
 	equal(t, "read", have, &store.Have{
-		Seen:   []int64{store.NotSeen},
+		Memos:  []int64{store.NoMemo},
 		Items:  map[string][]store.Item{"articles": {{}}},
 		Scores: map[store.Set][]store.Tally{board: {{}, {}}},
 		Totals: []store.Totals{{}},
 	})
 	have = must[*store.Have](t)(s.Read(ctx, 0, &store.Want{}))
-	equal(t, "read of nothing", len(have.Seen)+len(have.Items)+len(have.Scores)+len(have.Totals), 0)
+	equal(t, "read of nothing", len(have.Memos)+len(have.Items)+len(have.Scores)+len(have.Totals), 0)
 
 	top := must[[][]store.Entry](t)(s.Top(ctx, board, 10))
 	equal(t, "shards of the top", len(top), 2)
 	equal(t, "top", len(top[0])+len(top[1]), 0)
-	equal(t, "above", must[int64](t)(s.Above(ctx, board, []float64{0, 0})), int64(0))
-	equal(t, "next", must[[]*store.Entry](t)(s.Next(ctx, board, []float64{0, 0})), []*store.Entry{nil, nil})
+	equal(t, "above", must[[]int64](t)(s.Above(ctx, board, [][]float64{{0, 0}})), []int64{0})
+	equal(t, "next", must[[][]*store.Entry](t)(s.Next(ctx, board, [][]float64{{0, 0}})), [][]*store.Entry{{nil, nil}})
+	equal(t, "above nothing", len(must[[]int64](t)(s.Above(ctx, board, nil))), 0)
+	equal(t, "next of nothing", len(must[[][]*store.Entry](t)(s.Next(ctx, board, nil))), 0)
 	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(0))
-	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(ctx, board, []string{"a", "b"})), []*store.Tally{nil, nil})
-	equal(t, "scores of nothing", len(must[[]*store.Tally](t)(s.Scores(ctx, board, nil))), 0)
-	equal(t, "items", must[[]*store.Item](t)(s.Items(ctx, "articles", []string{"a"})), []*store.Item{nil})
-	equal(t, "items of nothing", len(must[[]*store.Item](t)(s.Items(ctx, "articles", nil))), 0)
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, []string{"a", "b"})), []*store.Tally{nil, nil})
+	equal(t, "scores of nothing", len(must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, nil))), 0)
+	equal(t, "items", must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", []string{"a"})), []*store.Item{nil})
+	equal(t, "items of nothing", len(must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", nil))), 0)
 	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{board})), [][]store.Totals{{{}, {}}})
 	equal(t, "totals of nothing", len(must[[][]store.Totals](t)(s.Totals(ctx, nil))), 0)
 	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, board)), int64(0))
@@ -117,7 +119,7 @@ func everything(to store.Position, value int64) *store.Commit {
 	return &store.Commit{
 		To:        to,
 		Producers: map[string]uint64{"everything": uint64(value)},
-		Seen:      []store.SeenAt{{Seen: store.Seen{List: "everything", Day: 86400, Pair: 1}, Time: 86400_000 + value}},
+		Memos:     []store.MemoValue{{Memo: everyMemo(1), Value: uint32(value)}},
 		Items:     map[string]map[string]store.Item{"everything": {"item": {First: value, Last: value}}},
 		Scores:    map[store.Set]map[string]store.Tally{set: {"item": {Score: float64(value), Uniques: value}}},
 		Totals:    map[store.Set]store.Totals{set: {Views: value}},
@@ -125,19 +127,23 @@ func everything(to store.Position, value int64) *store.Commit {
 	}
 }
 
+func everyMemo(key uint64) store.Memo {
+	return store.Memo{List: "everything", Term: store.Day, Start: 86400, Key: key}
+}
+
 // nothingOf fails unless the shard has none of what everything writes.
 func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 	t.Helper()
 	set := store.Set{List: "everything", Name: "set"}
 	have := w.read(store.Want{
-		Seen:   []store.Seen{c.Seen[0].Seen},
+		Memos:  []store.Memo{c.Memos[0].Memo},
 		Items:  map[string][]string{"everything": {"item"}},
 		Scores: map[store.Set][]string{set: {"item"}},
 		Totals: []store.Set{set},
 	})
 	equal(t, "a commit that was refused", have, &store.Have{
 		Position: w.at,
-		Seen:     []int64{store.NotSeen},
+		Memos:    []int64{store.NoMemo},
 		Items:    map[string][]store.Item{"everything": {{}}},
 		Scores:   map[store.Set][]store.Tally{set: {{}}},
 		Totals:   []store.Totals{{}},
@@ -188,10 +194,10 @@ func testConcurrentCommitters(t *testing.T, b Backend) {
 			store.State{Position: at, Producers: map[string]uint64{"everything": uint64(winner)}})
 		set := store.Set{List: "everything", Name: "set"}
 		have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
-			Seen:   []store.Seen{{List: "everything", Day: 86400, Pair: 1}},
+			Memos:  []store.Memo{everyMemo(1)},
 			Scores: map[store.Set][]string{set: {"item"}},
 		}))
-		equal(t, "seen", have.Seen, []int64{86400_000 + int64(winner)})
+		equal(t, "memo", have.Memos, []int64{int64(winner)})
 		equal(t, "score", have.Scores[set], []store.Tally{{Score: float64(winner), Uniques: int64(winner)}})
 	}
 }
@@ -204,11 +210,9 @@ func testAllOrNothing(t *testing.T, b Backend) {
 		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.NaN()}} },
 		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(1)}} },
 		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(-1)}} },
+		func(c *store.Commit) { c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l"}}) },
 		func(c *store.Commit) {
-			c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: "l", Day: 86400}, Time: 86399_999})
-		},
-		func(c *store.Commit) {
-			c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: "l", Day: 86400}, Time: 3 * 86400_000})
+			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l", Term: store.Ever + 1}})
 		},
 	} {
 		c := everything(store.Position{Seq: 2, Fingerprint: 2}, 5)
@@ -225,14 +229,14 @@ func testAllOrNothing(t *testing.T, b Backend) {
 func testAbsoluteValues(t *testing.T, b Backend) {
 	s := b.open(t, 1)
 	w := newWriter(t, s, 0)
-	seen := store.Seen{List: "articles", Day: 86400, Pair: 42}
+	memo := store.Memo{List: "articles", Term: store.Week, Start: 86400, Key: 42}
 	want := store.Want{
-		Seen: []store.Seen{seen}, Items: map[string][]string{"articles": {"a", "b"}},
+		Memos: []store.Memo{memo}, Items: map[string][]string{"articles": {"a", "b"}},
 		Scores: map[store.Set][]string{board: {"a", "b"}}, Totals: []store.Set{board},
 	}
 	for _, c := range []store.Commit{
 		{
-			Seen: []store.SeenAt{{Seen: seen, Time: 86400_005}},
+			Memos: []store.MemoValue{{Memo: memo, Value: 5}},
 			Items: map[string]map[string]store.Item{"articles": {
 				"a": {First: 1, Last: 2, Published: 3, PublishedFrom: hit.FromClient, Duplicates: 4}, "b": {First: 9},
 			}},
@@ -240,7 +244,7 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 			Totals: map[store.Set]store.Totals{board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}},
 		},
 		{
-			Seen:   []store.SeenAt{{Seen: seen, Time: 86400_001}}, // later times do not win by themselves
+			Memos:  []store.MemoValue{{Memo: memo, Value: 1}}, // the higher value does not win by itself
 			Items:  map[string]map[string]store.Item{"articles": {"a": {First: -1, Last: math.MaxInt64, Published: math.MinInt64}}},
 			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 3, Uniques: 0}}},
 			Totals: map[store.Set]store.Totals{board: {Newest: math.MaxInt64, Landmark: math.MinInt64}},
@@ -253,8 +257,8 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 	} {
 		w.commit(c)
 		have := w.read(want)
-		if len(c.Seen) > 0 {
-			equal(t, "seen", have.Seen[0], c.Seen[0].Time)
+		if len(c.Memos) > 0 {
+			equal(t, "memo", have.Memos[0], int64(c.Memos[0].Value))
 		}
 		for i, item := range []string{"a", "b"} {
 			if rec, ok := c.Items["articles"][item]; ok {
@@ -268,9 +272,9 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 	}
 	// A score of 0 is still an entry, and a record of zeros is still a record.
 	equal(t, "size", must[int64](t)(s.Size(t.Context(), board)), int64(2))
-	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(t.Context(), board, []string{"b", "a"})),
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(t.Context(), hit.View, board, []string{"b", "a"})),
 		[]*store.Tally{{}, {Uniques: 1 << 60}})
-	equal(t, "items", must[[]*store.Item](t)(s.Items(t.Context(), "articles", []string{"b", "x"})), []*store.Item{{}, nil})
+	equal(t, "items", must[[]*store.Item](t)(s.Items(t.Context(), hit.View, "articles", []string{"b", "x"})), []*store.Item{{}, nil})
 }
 
 func testReadOrder(t *testing.T, b Backend) {
@@ -283,12 +287,13 @@ func testReadOrder(t *testing.T, b Backend) {
 		item := fmt.Sprint("item", i)
 		c.Items["articles"][item] = store.Item{First: int64(i) + 1}
 		c.Scores[board][item] = store.Tally{Score: float64(i) + 1, Uniques: int64(i)}
-		seen := store.Seen{List: "articles", Day: int64(i%3) * 86400, Pair: uint64(i)}
-		c.Seen = append(c.Seen, store.SeenAt{Seen: seen, Time: seen.Day*1000 + int64(i)})
+		memo := store.Memo{List: "articles", Term: store.Day, Start: int64(i%3) * 86400, Key: uint64(i)}
+		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(i)})
 		// Backwards, each twice, with strangers in between.
 		asked = append([]string{item, "stranger", item}, asked...)
-		stranger := store.Seen{List: "articles", Day: seen.Day, Pair: seen.Pair + 1e6}
-		want.Seen = append([]store.Seen{seen, stranger, seen}, want.Seen...)
+		stranger := memo
+		stranger.Key += 1e6
+		want.Memos = append([]store.Memo{memo, stranger, memo}, want.Memos...)
 	}
 	w.commit(c)
 	want.Items = map[string][]string{"articles": asked}
@@ -297,11 +302,11 @@ func testReadOrder(t *testing.T, b Backend) {
 	for i, item := range asked {
 		equal(t, item, have.Items["articles"][i], c.Items["articles"][item])
 		equal(t, item, have.Scores[board][i], c.Scores[board][item])
-		seenAt := int64(store.NotSeen)
+		value := int64(store.NoMemo)
 		if item != "stranger" {
-			seenAt = want.Seen[i].Day*1000 + int64(want.Seen[i].Pair)
+			value = int64(want.Memos[i].Key)
 		}
-		equal(t, "seen "+item, have.Seen[i], seenAt)
+		equal(t, "memo of "+item, have.Memos[i], value)
 	}
 }
 
@@ -324,18 +329,18 @@ func testShardsAreApart(t *testing.T, b Backend) {
 	for shard := range shards {
 		w := writer{t: t, s: s, shard: shard, at: store.Position{Seq: uint64(shard) + 10}}
 		have := w.read(store.Want{
-			Seen:   []store.Seen{{List: "everything", Day: 86400, Pair: 1}},
+			Memos:  []store.Memo{everyMemo(1)},
 			Scores: map[store.Set][]string{{List: "everything", Name: "set"}: {"item"}},
 		})
-		equal(t, "seen", have.Seen, []int64{86400_000 + int64(shard)})
+		equal(t, "memo", have.Memos, []int64{int64(shard)})
 		equal(t, "score", have.Scores[store.Set{List: "everything", Name: "set"}][0].Score, float64(shard))
 	}
 	var items []string
 	for item := range maps.Keys(all) {
 		items = append(items, item, "stranger")
 	}
-	tallies := must[[]*store.Tally](t)(s.Scores(ctx, board, items))
-	records := must[[]*store.Item](t)(s.Items(ctx, "articles", items))
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, items))
+	records := must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", items))
 	for i, item := range items {
 		if item == "stranger" {
 			equal(t, item, tallies[i], (*store.Tally)(nil))
@@ -348,6 +353,32 @@ func testShardsAreApart(t *testing.T, b Backend) {
 	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{{List: "x"}, board}))[1],
 		[]store.Totals{{}, {Views: 1}, {Views: 2}, {Views: 3}})
 	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(shards))
+}
+
+// testShardOfVotes looks for the options of a list of votes where the list is, and
+// not where the options of a list of views would be.
+func testShardOfVotes(t *testing.T, b Backend) {
+	const shards, list = 4, "poll"
+	s, ctx := b.open(t, shards), t.Context()
+	own := hit.Shard(hit.Vote, list, "", shards)
+	set := store.Set{List: list, Name: "all"}
+	options := make([]string, shards) // as views, one in each shard
+	c := store.Commit{Items: map[string]map[string]store.Item{list: {}}, Scores: map[store.Set]map[string]store.Tally{set: {}}}
+	for i := range options {
+		options[i] = itemIn(list, i, shards, 0)
+		c.Items[list][options[i]] = store.Item{First: int64(i) + 1}
+		c.Scores[set][options[i]] = store.Tally{Score: float64(i)}
+	}
+	newWriter(t, s, own).commit(c)
+	for _, kind := range []hit.Kind{hit.Vote, hit.View} {
+		tallies := must[[]*store.Tally](t)(s.Scores(ctx, kind, set, options))
+		records := must[[]*store.Item](t)(s.Items(ctx, kind, list, options))
+		for i := range options {
+			there := kind == hit.Vote || i == own
+			equal(t, "tally", tallies[i] != nil && tallies[i].Score == float64(i), there)
+			equal(t, "record", records[i] != nil && records[i].First == int64(i)+1, there)
+		}
+	}
 }
 
 func testUnknownShard(t *testing.T, b Backend) {
@@ -363,10 +394,10 @@ func testUnknownShard(t *testing.T, b Backend) {
 			t.Errorf("shard %d was written", shard)
 		}
 	}
-	if _, err := s.Above(ctx, board, []float64{0}); err == nil {
+	if _, err := s.Above(ctx, board, [][]float64{{0, 0}, {0}}); err == nil {
 		t.Error("one bound was taken for two shards")
 	}
-	if _, err := s.Next(ctx, board, []float64{0, 0, 0}); err == nil {
+	if _, err := s.Next(ctx, board, [][]float64{{0, 0, 0}}); err == nil {
 		t.Error("three bounds were taken for two shards")
 	}
 }

@@ -67,10 +67,11 @@ var (
 		}
 		return items
 	}()
-	randomDays = []int64{86400, 2 * 86400}
+	randomTerms  = []store.Term{store.Day, store.Week, store.Month, store.Ever}
+	randomStarts = []int64{86400, 2 * 86400}
 )
 
-const randomPairs = 16
+const randomKeys = 8
 
 func (p *twin) commit(rt *rapid.T) {
 	shard := rapid.IntRange(0, p.s.Shards()-1).Draw(rt, "shard")
@@ -103,14 +104,14 @@ func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 		Visitors:  map[store.Set][]uint64{},
 		Scale:     map[store.Set]int{},
 	}
-	seen := rapid.MapOfN(rapid.Custom(func(rt *rapid.T) store.Seen {
-		return store.Seen{
-			List: rapid.SampledFrom(p.lists).Draw(rt, "list"), Day: rapid.SampledFrom(randomDays).Draw(rt, "day"),
-			Pair: rapid.Uint64Max(randomPairs-1).Draw(rt, "pair"),
+	memos := rapid.MapOfN(rapid.Custom(func(rt *rapid.T) store.Memo {
+		return store.Memo{
+			List: rapid.SampledFrom(p.lists).Draw(rt, "list"), Term: rapid.SampledFrom(randomTerms).Draw(rt, "term"),
+			Start: rapid.SampledFrom(randomStarts).Draw(rt, "start"), Key: rapid.Uint64Max(randomKeys-1).Draw(rt, "key"),
 		}
-	}), rapid.Int64Range(0, 86_399_999), 0, 20).Draw(rt, "seen")
-	for k, ms := range seen {
-		c.Seen = append(c.Seen, store.SeenAt{Seen: k, Time: k.Day*1000 + ms})
+	}), rapid.Uint32(), 0, 20).Draw(rt, "memos")
+	for m, v := range memos {
+		c.Memos = append(c.Memos, store.MemoValue{Memo: m, Value: v})
 	}
 	for _, list := range p.lists {
 		c.Items[list] = rapid.MapOfN(p.itemsIn(list, shard), rapid.Custom(func(rt *rapid.T) store.Item {
@@ -154,9 +155,11 @@ func (p *twin) compare(rt *rapid.T) {
 	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}, Totals: p.sets}
 	for _, list := range p.lists {
 		want.Items[list] = randomItems
-		for _, day := range randomDays {
-			for pair := range uint64(randomPairs) {
-				want.Seen = append(want.Seen, store.Seen{List: list, Day: day, Pair: pair})
+		for _, term := range randomTerms {
+			for _, start := range randomStarts {
+				for key := range uint64(randomKeys) {
+					want.Memos = append(want.Memos, store.Memo{List: list, Term: term, Start: start, Key: key})
+				}
 			}
 		}
 	}
@@ -170,13 +173,13 @@ func (p *twin) compare(rt *rapid.T) {
 			}
 			answers = append(answers, v)
 		}
-		bounds := make([]float64, s.Shards())
+		bounds := [][]float64{make([]float64, s.Shards()), make([]float64, s.Shards())}
 		for shard := range s.Shards() {
 			state, err := s.Load(ctx, shard)
 			add(state, err)
 			have, err := s.Read(ctx, shard, &want)
 			add(have, err)
-			bounds[shard] = float64(shard) * 1e10
+			bounds[0][shard], bounds[1][shard] = float64(shard)*1e10, float64(-shard)
 		}
 		for _, edge := range append(p.edges, "stranger") {
 			seqs, err := s.Producer(ctx, edge)
@@ -191,13 +194,13 @@ func (p *twin) compare(rt *rapid.T) {
 			add(next, err)
 			size, err := s.Size(ctx, set)
 			add(size, err)
-			scores, err := s.Scores(ctx, set, randomItems)
+			scores, err := s.Scores(ctx, hit.View, set, randomItems)
 			add(scores, err)
 			visitors, err := s.Visitors(ctx, set) // so few that every estimate is exact
 			add(visitors, err)
 		}
 		for _, list := range p.lists {
-			items, err := s.Items(ctx, list, randomItems)
+			items, err := s.Items(ctx, hit.View, list, randomItems)
 			add(items, err)
 		}
 		totals, err := s.Totals(ctx, p.sets)

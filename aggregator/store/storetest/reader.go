@@ -42,6 +42,11 @@ func testAboveAndNext(t *testing.T, b Backend) {
 	entry := func(item string, score float64, uniques int64) *store.Entry {
 		return &store.Entry{Item: item, Score: score, Uniques: uniques}
 	}
+	var (
+		bounds [][]float64
+		above  []int64
+		next   [][]*store.Entry
+	)
 	for _, tt := range []struct {
 		bounds []float64
 		above  int64
@@ -54,9 +59,12 @@ func testAboveAndNext(t *testing.T, b Backend) {
 		{[]float64{math.Nextafter(2, 0), math.Nextafter(1e-300, 0)}, 5, []*store.Entry{entry("b", 2, 3), entry("x", 1e-300, 0)}},
 		{[]float64{3, 1e300}, 0, []*store.Entry{nil, nil}},
 	} {
-		equal(t, fmt.Sprint("above ", tt.bounds), must[int64](t)(s.Above(ctx, board, tt.bounds)), tt.above)
-		equal(t, fmt.Sprint("next ", tt.bounds), must[[]*store.Entry](t)(s.Next(ctx, board, tt.bounds)), tt.next)
+		equal(t, fmt.Sprint("above ", tt.bounds), must[[]int64](t)(s.Above(ctx, board, [][]float64{tt.bounds})), []int64{tt.above})
+		equal(t, fmt.Sprint("next ", tt.bounds), must[[][]*store.Entry](t)(s.Next(ctx, board, [][]float64{tt.bounds})), [][]*store.Entry{tt.next})
+		bounds, above, next = append(bounds, tt.bounds), append(above, tt.above), append(next, tt.next)
 	}
+	equal(t, "above all bounds", must[[]int64](t)(s.Above(ctx, board, bounds)), above)
+	equal(t, "next of all bounds", must[[][]*store.Entry](t)(s.Next(ctx, board, bounds)), next)
 }
 
 // testIDs writes every kind of id that hit.ValidID allows, and names that would
@@ -92,8 +100,9 @@ func testIDs(t *testing.T, b Backend) {
 			c.Scores[set][id] = store.Tally{Score: float64(n), Uniques: n}
 			want.Scores[set] = ids
 		}
-		c.Seen = append(c.Seen, store.SeenAt{Seen: store.Seen{List: list, Day: 0, Pair: 7}, Time: n})
-		want.Seen = append(want.Seen, store.Seen{List: list, Day: 0, Pair: 7})
+		memo := store.Memo{List: list, Term: store.Day, Key: 7}
+		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(n)})
+		want.Memos = append(want.Memos, memo)
 	}
 	for _, set := range []store.Set{{List: "a:b", Name: "c"}, {List: "a", Name: "b:c"}, {List: "a:b:c"}, {List: "a%3Ab", Name: "c"}} {
 		n++
@@ -128,8 +137,8 @@ func testIDs(t *testing.T, b Backend) {
 	for i, set := range want.Totals {
 		equal(t, fmt.Sprintf("totals of %+v", set), have.Totals[i], c.Totals[set])
 	}
-	for i, seen := range c.Seen {
-		equal(t, "seen in list "+seen.List, have.Seen[i], seen.Time)
+	for i, m := range c.Memos {
+		equal(t, "memo of list "+m.List, have.Memos[i], int64(m.Value))
 	}
 }
 
@@ -160,7 +169,7 @@ func testFloats(t *testing.T, b Backend) {
 	}
 	w.scores(board, scores)
 	have := w.read(store.Want{Scores: map[store.Set][]string{board: items}}).Scores[board]
-	tallies := must[[]*store.Tally](t)(s.Scores(ctx, board, items))
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, items))
 	for i, item := range items {
 		if have[i].Score != scores[item] || tallies[i].Score != scores[item] {
 			t.Errorf("wrote %x, Read returns %x, Scores %x", scores[item], have[i].Score, tallies[i].Score)
@@ -174,7 +183,7 @@ func testFloats(t *testing.T, b Backend) {
 		if i > 0 && e.Score > top[i-1].Score {
 			t.Errorf("%g comes after %g", e.Score, top[i-1].Score)
 		}
-		if next := must[[]*store.Entry](t)(s.Next(ctx, board, []float64{e.Score}))[0]; i > 0 && next == nil {
+		if next := must[[][]*store.Entry](t)(s.Next(ctx, board, [][]float64{{e.Score}}))[0][0]; i > 0 && next == nil {
 			t.Errorf("nothing above %g", e.Score)
 		}
 	}
@@ -258,7 +267,7 @@ func testDrop(t *testing.T, b Backend) {
 	w.commit(store.Commit{Drop: []store.Set{board, {List: "articles", Name: "never written"}}})
 	check(board, false)
 	check(kept, true)
-	equal(t, "item", must[[]*store.Item](t)(s.Items(ctx, "articles", []string{"a"}))[0], &store.Item{First: 1})
+	equal(t, "item", must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", []string{"a"}))[0], &store.Item{First: 1})
 
 	c := full(board, kept) // written and dropped at once: gone
 	c.Drop = []store.Set{board}

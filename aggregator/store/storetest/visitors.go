@@ -129,14 +129,14 @@ func testReopen(t *testing.T, b Backend) {
 	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Producer(ctx, "everything")), map[int]uint64{1: 4})
 	set := store.Set{List: "everything", Name: "set"}
 	have := w.read(store.Want{
-		Seen:   []store.Seen{{List: "everything", Day: 86400, Pair: 1}, {List: "everything", Day: 86400, Pair: 2}},
+		Memos:  []store.Memo{everyMemo(1), everyMemo(2)},
 		Items:  map[string][]string{"everything": {"item"}},
 		Scores: map[store.Set][]string{board: {"a"}, set: {"item"}},
 		Totals: []store.Set{set},
 	})
 	equal(t, "what was written", have, &store.Have{
 		Position: w.at,
-		Seen:     []int64{86400_004, store.NotSeen},
+		Memos:    []int64{4, store.NoMemo},
 		Items:    map[string][]store.Item{"everything": {{First: 4, Last: 4}}},
 		Scores:   map[store.Set][]store.Tally{board: {{Score: 1.5}}, set: {{Score: 4, Uniques: 4}}},
 		Totals:   []store.Totals{{Views: 4}},
@@ -144,7 +144,7 @@ func testReopen(t *testing.T, b Backend) {
 	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, set)), int64(5))
 	w.commit(*everything(store.Position{}, 9))
 	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, set)), int64(6))
-	equal(t, "seen", w.read(store.Want{Seen: []store.Seen{{List: "everything", Day: 86400, Pair: 1}}}).Seen, []int64{86400_009})
+	equal(t, "memo", w.read(store.Want{Memos: []store.Memo{everyMemo(1)}}).Memos, []int64{9})
 }
 
 func testClosed(t *testing.T, b Backend) {

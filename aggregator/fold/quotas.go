@@ -1,0 +1,169 @@
+package fold
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Votes are held to the calendar windows of limits here, exactly: every vote of a
+// list comes to one shard, in the order of the log, and what a window has
+// counted of a key is part of what the fold reads and writes.
+
+// quota is a count that a pending vote uses up.
+type quota struct {
+	*window
+	start int64 // of the window, as in [hit.UsedQuota]
+	key   uint64
+	memo  int // index into the tallies' values
+}
+
+// windowID names a calendar window of a limit.
+type windowID struct{ rule, window string }
+
+// window is a calendar window of a limit, for one list.
+type window struct {
+	limit *ruleset.Limit
+	rules *ruleset.Window
+	hash  uint64
+
+	// What belongs to the window that was last asked for, which holds the instants
+	// from and before to, in milliseconds: votes come nearly in order.
+	from, to int64
+	start    int64 // seconds since the Unix epoch; 0 for a campaign
+	seed     uint64
+	term     *term
+}
+
+// window returns a window that the rules still have, else nil.
+func (t *tallies) window(lw *listWork, id windowID) *window {
+	w, ok := lw.windows[id]
+	if ok {
+		return w
+	}
+	if l := t.folder.Rules.Limit(id.rule); l != nil && l.AppliesToList(lw.list.Name) {
+		if rules := l.Window(id.window); rules != nil {
+			f := fnv.New64a()
+			f.Write([]byte(id.rule + "\x00" + id.window))
+			w = &window{limit: l, rules: rules, hash: f.Sum64()}
+		}
+	}
+	lw.windows[id] = w
+	return w
+}
+
+// turnTo makes from, to, start, seed and term those of the window that holds an
+// instant, in milliseconds.
+func (w *window) turnTo(lw *listWork, ms int64) {
+	if w.from <= ms && ms < w.to {
+		return
+	}
+	start, end := w.rules.Bounds(time.UnixMilli(ms), lw.list.Location())
+	if w.rules.Per == ruleset.PerCampaign {
+		w.from, w.to, w.start = math.MinInt64, math.MaxInt64, 0
+	} else {
+		w.from, w.to, w.start = start.UnixMilli(), end.UnixMilli(), start.Unix()
+	}
+	switch w.rules.Per {
+	case ruleset.PerCampaign:
+		w.term = lw.term(store.Ever, 0)
+	case ruleset.PerMonth:
+		w.term = lw.term(store.Month, w.start)
+	case ruleset.PerWeek:
+		w.term = lw.term(store.Week, w.start)
+	default:
+		w.term = lw.term(store.Day, ruleset.Day.Start(start, lw.list.Location()).Unix())
+	}
+	w.seed = pairOf(w.hash, uint64(w.start))
+}
+
+// wantQuotas notes the counts that a vote uses up. What the rules do not have, or
+// not any more, holds nobody back.
+func (t *tallies) wantQuotas(p *pending) {
+	first := len(t.quotas)
+quotas:
+	for i := range p.hit.Quotas {
+		q := &p.hit.Quotas[i]
+		w := t.window(p.list, windowID{q.Rule, q.Window})
+		if w == nil {
+			continue
+		}
+		w.turnTo(p.list, p.time)
+		memo := t.memo(p.list, w.term, pairOf(w.seed, q.Key))
+		for _, other := range t.quotas[first:] {
+			if other.memo == memo {
+				continue quotas // named twice: charged once
+			}
+		}
+		t.quotas = append(t.quotas, quota{window: w, start: w.start, key: q.Key, memo: memo})
+	}
+}
+
+// full reports whether a quota has no room for one more vote of a channel.
+func (t *tallies) full(q *quota, channel string) bool {
+	return t.values[q.memo] >= q.limit.Max(q.rules, channel)
+}
+
+// overQuota returns the first limit that refuses a vote, "" when all have room.
+// Limits in shadow refuse nothing: that they would is counted, and they are left
+// in t.shadows for charge.
+func (t *tallies) overQuota(p *pending) (rule string) {
+	t.shadows = t.shadows[:0]
+	for i := p.quotasFrom; i < p.quotasTo; i++ {
+		q := &t.quotas[i]
+		switch {
+		case !t.full(q, p.hit.Channel):
+		case !q.limit.Shadow:
+			t.usedUp(i)
+			rule = cmp.Or(rule, q.limit.Name)
+		case !slices.Contains(t.shadows, q.limit): // once for all of its windows
+			t.shadows = append(t.shadows, q.limit)
+			t.shadowed[Shadowed{List: p.list.list.Name, Rule: q.limit.Name}]++
+		}
+	}
+	return rule
+}
+
+// charge uses up the quotas of a vote that overQuota has admitted. A limit in
+// shadow that would have refused it is not charged: its counts are what they
+// would be if it were in force.
+func (t *tallies) charge(p *pending) {
+	for i := p.quotasFrom; i < p.quotasTo; i++ {
+		q := &t.quotas[i]
+		if slices.Contains(t.shadows, q.limit) {
+			continue
+		}
+		n := max(0, t.values[q.memo]) + 1
+		t.set(q.memo, n)
+		if !q.limit.Shadow && n >= q.rules.Max {
+			t.usedUp(i)
+		}
+	}
+}
+
+// usedUp notes that edges have to learn of a count, once for all votes of a fold.
+func (t *tallies) usedUp(quota int) {
+	if memo := t.quotas[quota].memo; !t.told[memo] {
+		t.told[memo] = true
+		t.used = append(t.used, quota)
+	}
+}
+
+// usedQuotas returns what edges have to learn, with the counts at the end of the fold.
+func (t *tallies) usedQuotas() []hit.UsedQuota {
+	used := make([]hit.UsedQuota, len(t.used))
+	for i, n := range t.used {
+		q := &t.quotas[n]
+		used[i] = hit.UsedQuota{
+			List: t.memos[q.memo].List, Rule: q.limit.Name, Window: q.rules.ID(),
+			Start: q.start, Key: q.key, Count: t.values[q.memo],
+		}
+	}
+	return used
+}

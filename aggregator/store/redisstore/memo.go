@@ -1,0 +1,134 @@
+package redisstore
+
+import (
+	"container/list"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// bucketID names a key of Redis that holds memos: those of a list and term that
+// belong to one bucket.
+type bucketID struct {
+	list   string
+	term   store.Term
+	start  int64 // seconds since the Unix epoch
+	bucket int
+}
+
+func bucketOfMemo(m *store.Memo) bucketID {
+	return bucketID{m.List, m.Term, m.Start, bucketOf(m.Key)}
+}
+
+// memoCache holds the buckets of memos that recent folds of a shard asked for, so
+// that only new ones are read from Redis.
+//
+// It is as good as Redis itself as long as nobody else writes to the shard. All
+// of it is of one position, and it is only used where Redis has the shard at
+// that position: two aggregators that take turns, a conflict, a restored copy
+// or a flush of Redis each empty it.
+type memoCache struct {
+	mu sync.Mutex // held over a whole Read or Commit of the shard
+
+	at      store.Position
+	buckets map[bucketID]*list.Element // of *memoBucket
+	recent  *list.List                 // the one used last is in front
+	bytes   int64
+
+	keep     time.Duration // how long a memo is needed after the end of its term
+	maxBytes int64
+}
+
+// memoBucket is the content of one key. It may be empty, which is worth knowing.
+type memoBucket struct {
+	id      bucketID
+	records []byte
+	expires time.Time // when Redis removes the key, unless it is put off; meaningless where it never does
+}
+
+// bucketOverhead is about what a bucket takes in memory beside its records.
+const bucketOverhead = 200
+
+func newMemoCache(keep time.Duration, maxBytes int64) *memoCache {
+	return &memoCache{buckets: map[bucketID]*list.Element{}, recent: list.New(), keep: keep, maxBytes: maxBytes}
+}
+
+// moveTo makes the cache one of the position p, and empties it if it was of another.
+func (c *memoCache) moveTo(p store.Position) {
+	if c.at != p {
+		c.clear()
+		c.at = p
+	}
+}
+
+func (c *memoCache) clear() {
+	clear(c.buckets)
+	c.recent.Init()
+	c.bytes = 0
+	c.at = store.Position{}
+}
+
+// get returns a bucket, or nil when it has to be read: also when Redis may have
+// removed the key by now, or is about to.
+func (c *memoCache) get(id bucketID, now time.Time) *memoBucket {
+	e, ok := c.buckets[id]
+	if !ok {
+		return nil
+	}
+	b := e.Value.(*memoBucket)
+	if ttl := id.term.Keep(c.keep); ttl > 0 && b.expires.Sub(now) < ttl/7 {
+		c.remove(e)
+		return nil
+	}
+	c.recent.MoveToFront(e)
+	return b
+}
+
+func (c *memoCache) put(id bucketID, records []byte, now time.Time) *memoBucket {
+	b := &memoBucket{id: id, records: records, expires: now.Add(id.term.Keep(c.keep))}
+	c.buckets[id] = c.recent.PushFront(b)
+	c.bytes += b.bytes()
+	return b
+}
+
+func (c *memoCache) remove(e *list.Element) {
+	b := e.Value.(*memoBucket)
+	c.recent.Remove(e)
+	delete(c.buckets, b.id)
+	c.bytes -= b.bytes()
+}
+
+// trim drops the buckets that were not used for longest until the rest fits.
+func (c *memoCache) trim() {
+	for c.bytes > c.maxBytes && c.recent.Len() > 0 {
+		c.remove(c.recent.Back())
+	}
+}
+
+func (b *memoBucket) bytes() int64 { return int64(cap(b.records)) + bucketOverhead }
+
+// find returns where the last record of a key begins, or -1.
+func (b *memoBucket) find(key uint64) int {
+	for i := len(b.records) - recordBytes; i >= 0; i -= recordBytes {
+		if binary.LittleEndian.Uint64(b.records[i:]) == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// value returns the value of a key, or [store.NoMemo].
+func (b *memoBucket) value(key uint64) int64 {
+	i := b.find(key)
+	if i < 0 {
+		return store.NoMemo
+	}
+	return int64(binary.LittleEndian.Uint32(b.records[i+8:]))
+}
+
+func appendRecord(dst []byte, m *store.MemoValue) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, m.Key)
+	return binary.LittleEndian.AppendUint32(dst, m.Value)
+}

@@ -1,0 +1,157 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"math"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// Memos go store.DefaultMemoKeep after the end of their term, counted from when
+// the term was last written to, a part with each commit.
+const (
+	touchEvery = time.Hour
+	pruneEvery = 10 * time.Minute
+	// pruneRows bounds what one commit removes, and so how much longer it takes.
+	pruneRows = 5000
+)
+
+// termKey names a term of a list.
+type termKey struct {
+	list  int64 // row of the list
+	term  store.Term
+	start int64 // seconds since the Unix epoch
+}
+
+// terms are the rows of the terms that recent folds touched. Guarded by Store.mu.
+type terms struct {
+	known map[termKey]termRow
+	next  time.Time // when to look again for memos that may go
+}
+
+// termRow is a row of the table term.
+type termRow struct {
+	id      int64
+	touched time.Time // when this process last put off its end
+}
+
+// committed takes over rows that are committed.
+func (t *terms) committed(rows map[termKey]termRow) {
+	for k, r := range rows {
+		t.known[k] = r
+	}
+}
+
+// term returns the row of a term, which is created if there is none, and puts
+// off its end once in a while.
+func (w *write) term(t *terms, k termKey, now time.Time) (int64, error) {
+	if r, ok := w.terms[k]; ok {
+		return r.id, nil
+	}
+	r, known := t.known[k]
+	if !known || now.Sub(r.touched) >= touchEvery {
+		var expires any // NULL
+		if keep := k.term.Keep(store.DefaultMemoKeep); keep > 0 {
+			expires = now.Add(keep).UnixMilli()
+		}
+		_, err := w.one("INSERT INTO term (list_id, term, start, expires) VALUES (?, ?, ?, ?) "+
+			"ON CONFLICT (list_id, term, start) DO UPDATE SET expires = excluded.expires RETURNING id",
+			[]any{k.list, int64(k.term), k.start, expires}, &r.id)
+		if err != nil {
+			return 0, err
+		}
+		r.touched = now
+	}
+	w.terms[k] = r
+	return r.id, nil
+}
+
+// memos writes memos.
+func (w *write) memos(memos []store.MemoValue, t *terms, now time.Time) error {
+	ids := make([]int64, len(memos))
+	for i := range memos {
+		m := &memos[i]
+		list, err := w.list(m.List)
+		if err != nil {
+			return err
+		}
+		if ids[i], err = w.term(t, termKey{list, m.Term, m.Start}, now); err != nil {
+			return err
+		}
+	}
+	return w.insert("INSERT INTO memo (term_id, key, value) VALUES ON CONFLICT (term_id, key) DO UPDATE SET value = excluded.value",
+		3, len(memos), func(args []any, i int) []any {
+			return append(args, ids[i], int64(memos[i].Key), int64(memos[i].Value))
+		})
+}
+
+// readMemos fills in the values of memos.
+func readMemos(se *session, shard int, want []store.Memo, values []int64) error {
+	type termOf struct {
+		list  string
+		term  store.Term
+		start int64
+	}
+	byTerm := map[termOf][]int{}
+	for i := range want {
+		values[i] = store.NoMemo
+		t := termOf{want[i].List, want[i].Term, want[i].Start}
+		byTerm[t] = append(byTerm[t], i)
+	}
+	for t, indexes := range byTerm {
+		var id int64
+		found, err := se.one("SELECT term.id FROM list JOIN term ON list_id = list.id WHERE shard = ? AND name = ? AND term = ? AND start = ?",
+			[]any{shard, t.list, int64(t.term), t.start}, &id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		have := make(map[uint64]int64, len(indexes))
+		err = se.in("SELECT key, value FROM memo WHERE term_id = ? AND key IN", []any{id}, len(indexes),
+			func(i int) any { return int64(want[indexes[i]].Key) },
+			func(r *sql.Rows) error {
+				var key, value int64
+				err := r.Scan(&key, &value)
+				have[uint64(key)] = value
+				return err
+			})
+		if err != nil {
+			return err
+		}
+		for _, i := range indexes {
+			if v, ok := have[want[i].Key]; ok {
+				values[i] = v
+			}
+		}
+	}
+	return nil
+}
+
+// prune removes memos that are no longer needed.
+func (t *terms) prune(se *session, now time.Time) error {
+	if now.Before(t.next) {
+		return nil
+	}
+	var id int64
+	var k termKey
+	found, err := se.one("SELECT id, list_id, term, start FROM term WHERE expires < ? LIMIT 1", []any{now.UnixMilli()}, &id, &k.list, &k.term, &k.start)
+	if err != nil {
+		return err
+	}
+	if !found {
+		t.next = now.Add(pruneEvery)
+		return nil
+	}
+	// Not known any more, whether this is committed or not: then it is asked for.
+	delete(t.known, k)
+	n, err := se.affected("DELETE FROM memo WHERE term_id = ?1 AND key <= "+
+		"coalesce((SELECT key FROM memo WHERE term_id = ?1 ORDER BY key LIMIT 1 OFFSET ?2), ?3)",
+		id, pruneRows-1, int64(math.MaxInt64))
+	if err != nil || n == pruneRows {
+		return err // there may be more: the next commit goes on
+	}
+	return se.exec("DELETE FROM term WHERE id = ?", id)
+}

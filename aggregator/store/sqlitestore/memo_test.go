@@ -1,0 +1,128 @@
+package sqlitestore
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/store"
+)
+
+// memoTest is a store with a clock that the test moves.
+type memoTest struct {
+	*testing.T
+	s   *Store
+	now time.Time
+	at  store.Position
+}
+
+func newMemoTest(t *testing.T) *memoTest {
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "counts.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // nothing is kept
+	mt := &memoTest{T: t, s: s, now: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)}
+	s.now = func() time.Time { return mt.now }
+	return mt
+}
+
+func (t *memoTest) commit(memos ...store.Memo) {
+	t.Helper()
+	c := &store.Commit{From: t.at, To: store.Position{Seq: t.at.Seq + 1}}
+	for _, m := range memos {
+		c.Memos = append(c.Memos, store.MemoValue{Memo: m, Value: 1})
+	}
+	if err := t.s.Commit(t.Context(), 0, c); err != nil {
+		t.Fatal(err)
+	}
+	t.at = c.To
+}
+
+// rows returns how many memos there are of the term that begins at start.
+func (t *memoTest) rows(term store.Term, start int64) (terms, memos int) {
+	t.Helper()
+	err := t.s.reader.QueryRow("SELECT count(DISTINCT term.id), count(memo.key) FROM term LEFT JOIN memo ON term_id = id WHERE term = ? AND start = ?", term, start).
+		Scan(&terms, &memos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return terms, memos
+}
+
+func memo(term store.Term, start int64, key uint64) store.Memo {
+	return store.Memo{List: "articles", Term: term, Start: start, Key: key}
+}
+
+// TestMemosAreTidied moves the clock on and expects the days that nobody writes to
+// any more to go, a part at a time, and no others.
+func TestMemosAreTidied(t *testing.T) {
+	t.Parallel()
+	mt := newMemoTest(t)
+	const (
+		old   = 86400 * 100 // an import of long ago
+		fresh = 86400 * 200
+		keys  = 2*pruneRows + 10
+	)
+	var memos []store.Memo
+	for i := range uint64(keys) {
+		memos = append(memos, memo(store.Day, old, i*0x9e3779b97f4a7c15))
+	}
+	mt.commit(memos...)
+	for range 9 { // written to every day: kept, however old the hits are
+		mt.now = mt.now.Add(24 * time.Hour)
+		mt.commit(memo(store.Day, old, 1), memo(store.Day, fresh, 1))
+	}
+	if _, got := mt.rows(store.Day, old); got != keys+1 {
+		t.Fatalf("%d memos of the day that is written to, want %d", got, keys+1)
+	}
+	for range 10 {
+		mt.now = mt.now.Add(24 * time.Hour)
+		mt.commit(memo(store.Day, fresh, 1))
+	}
+	for want := keys + 1 - pruneRows; want > 0; want -= pruneRows {
+		if _, got := mt.rows(store.Day, old); got != want {
+			t.Fatalf("%d memos left, want %d", got, want)
+		}
+		mt.commit(memo(store.Day, fresh, 1))
+	}
+	if terms, got := mt.rows(store.Day, old); terms != 0 || got != 0 {
+		t.Errorf("%d terms and %d memos left, want none", terms, got)
+	}
+	if _, got := mt.rows(store.Day, fresh); got != 1 {
+		t.Errorf("%d memos of the other day, want 1", got)
+	}
+	// A day that went can come back.
+	mt.commit(memo(store.Day, old, 7))
+	if terms, got := mt.rows(store.Day, old); terms != 1 || got != 1 {
+		t.Errorf("%d terms and %d memos of a day that came back, want 1 and 1", terms, got)
+	}
+}
+
+// TestHowLongMemosLive holds every term to its time.
+func TestHowLongMemosLive(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for term, days := range map[store.Term]int{store.Day: 9, store.Week: 15, store.Month: 39, store.Ever: 0} {
+		mt := newMemoTest(t)
+		mt.commit(memo(term, 86400, 1))
+		look := func(after time.Duration) int {
+			mt.now = mt.now.Add(after)
+			mt.commit() // tidies
+			_, memos := mt.rows(term, 86400)
+			return memos
+		}
+		if days == 0 {
+			if look(10000*day) != 1 {
+				t.Error("what is kept for ever has gone")
+			}
+			continue
+		}
+		if look(time.Duration(days)*day-time.Hour) != 1 {
+			t.Errorf("a memo of a term %s has gone before %d days", term, days)
+		}
+		if look(2*time.Hour) != 0 {
+			t.Errorf("a memo of a term %s is there after %d days", term, days)
+		}
+	}
+}
