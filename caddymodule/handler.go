@@ -153,6 +153,10 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 			h.serve(w, r, http.MethodPost, h.serveViews)
 			return true
 		}
+		if rest == "/api/votes" {
+			h.serve(w, r, http.MethodPost, h.serveVotes)
+			return true
+		}
 		// escaped, because an item's id may have a slash in it
 		if path, methods := readPath(strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath())); methods != "" {
 			h.serve(w, r, methods, func(w http.ResponseWriter, r *http.Request) *problem {

@@ -59,22 +59,24 @@ func startLog(t testing.TB, shards int) *natsLog {
 	l.conn = nc
 	createStream(t, nc, shards)
 	l.subscribe(t, hit.SubjectHits+".>", func(m *nats.Msg) {
-		b, err := hit.Decode(m.Data)
+		batches, err := hit.DecodeMessage(m.Data)
 		if err != nil {
 			t.Errorf("the edge published what cannot be read: %v", err)
 			return
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.applied[b.Edge] == nil {
-			l.applied[b.Edge] = make(map[int]uint64)
-		}
-		if b.Seq != l.applied[b.Edge][b.Shard]+1 {
-			return // sent again
-		}
-		l.applied[b.Edge][b.Shard] = b.Seq
-		for _, h := range b.Hits {
-			l.hits <- h
+		for _, b := range batches {
+			if l.applied[b.Edge] == nil {
+				l.applied[b.Edge] = make(map[int]uint64)
+			}
+			if b.Seq != l.applied[b.Edge][b.Shard]+1 {
+				continue // sent again
+			}
+			l.applied[b.Edge][b.Shard] = b.Seq
+			for _, h := range b.Hits {
+				l.hits <- h
+			}
 		}
 	})
 	l.subscribe(t, hit.SubjectApplied, func(m *nats.Msg) {

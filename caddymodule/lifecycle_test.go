@@ -325,13 +325,15 @@ func TestEverythingAway(t *testing.T) {
 		defer nc.Close()
 		hits := make(chan hit.Hit, 16)
 		if _, err := nc.Subscribe(hit.SubjectHits+".>", func(m *nats.Msg) {
-			b, err := hit.Decode(m.Data)
+			batches, err := hit.DecodeMessage(m.Data)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			for _, h := range b.Hits {
-				hits <- h
+			for _, b := range batches {
+				for _, h := range b.Hits {
+					hits <- h
+				}
 			}
 		}); err != nil {
 			t.Fatal(err)

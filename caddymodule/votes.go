@@ -1,0 +1,229 @@
+package caddymodule
+
+import (
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/caddymodule/limit"
+	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// pending is the verdict on a vote of which no aggregator has spoken in time.
+const pending = "pending"
+
+// ballot is a vote that its poll takes, on its way.
+type ballot struct {
+	list     *ruleset.List
+	client   client // with the user and the channel of this vote
+	named    bool   // its user is the body's
+	limited  limit.Hit
+	hit      hit.Hit
+	decision limit.Decision
+	result   voteResult
+}
+
+// serveVotes answers POST /api/votes: one vote or an array of them. When it
+// answers 2xx, the accepted votes are on disk. A vote that its poll cannot take
+// refuses the whole call; limits judge each vote apart, in turn.
+func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
+	if p := h.AllowOrigins.check(r); p != nil {
+		return p
+	}
+	votes, batch, p := readVotes(w, r)
+	if p != nil {
+		return p
+	}
+	ballots, p := h.ballotsOf(r, votes)
+	if p != nil {
+		return p
+	}
+	now := ballots[0].client.time
+	if reason := h.judgeVoter(r, ballots); reason != "" {
+		h.concludeVotes(r, ballots, reason)
+		return refuse(http.StatusForbidden, string(reason), "%s", voterRefusals[reason])
+	}
+	rt, err := h.app.acquire()
+	if err != nil || !h.prepareHits(rt, ballots, now) {
+		h.concludeVotes(r, ballots, ruleset.Unavailable)
+		return unavailable(spoolRetryAfter, "unavailable", "Votes cannot be taken now. Send this again later.")
+	}
+
+	var hits []hit.Hit
+	for i := range ballots {
+		b := &ballots[i]
+		b.decision = h.app.limits.Take(&b.limited, b.hit.Quotas, now)
+		countShadowed(b.list, &b.decision)
+		if b.decision.Refused == nil {
+			hits = append(hits, b.hit)
+			b.result.Accepted = true
+		}
+	}
+	var waiting *awaiting
+	if h.Confirm > 0 && len(hits) > 0 {
+		if waiting = rt.outcomes.await(hits); waiting != nil {
+			defer waiting.end()
+		}
+	}
+	if err := rt.outbox.Append(r.Context(), hits...); err != nil {
+		if r.Context().Err() != nil {
+			return nil // the visitor has gone; the votes may be on disk or not
+		}
+		h.undo(ballots, now)
+		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself
+			h.logger.Error("votes were not accepted", zap.Error(err))
+		}
+		h.concludeVotes(r, ballots, ruleset.DroppedQueueFull)
+		return unavailable(spoolRetryAfter, "unavailable", "Votes cannot be stored now. Send this again later.")
+	}
+	var known map[uint64]hit.VoteOutcome
+	if waiting != nil {
+		known = waiting.wait(r.Context(), time.Duration(h.Confirm))
+	}
+	h.conclusions(r, ballots, hits, known, now)
+	h.answerVotes(w, ballots, batch)
+	return nil
+}
+
+// voterRefusals says why votes are refused whatever they are for.
+var voterRefusals = map[ruleset.Reason]string{
+	ruleset.Bot:         "Programs have no vote, and the User-Agent is a program's.",
+	ruleset.Speculative: "The page is prefetched or prerendered: nobody has seen it yet.",
+}
+
+// judgeVoter returns why whoever sent a request has no vote, or nothing. Who asks
+// not to be counted and votes all the same wants that vote to count. A call that
+// names its users comes from the site's own server, which is a program.
+func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
+	if reason := ruleset.CheckBeacon(r.Header); reason != "" {
+		return reason
+	}
+	for i := range ballots {
+		if ballots[i].client.bot.Bot && !ballots[i].named {
+			return ruleset.Bot
+		}
+	}
+	return ""
+}
+
+// prepareHits makes the hits that ballots become. It returns false when a secret
+// that they need is not known to be shared with all edges: another edge could not
+// tell that it is the same voter.
+func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool {
+	for i := range ballots {
+		b := &ballots[i]
+		quotas, ok := h.app.limits.AppendQuotas(nil, &b.limited, now, rt.secrets.shared)
+		if !ok {
+			return false
+		}
+		b.hit = hit.Hit{
+			Kind: hit.Vote, List: b.list.Name, Item: b.limited.Item,
+			Time: now.UnixMilli(), Channel: b.client.channel,
+			Quotas: quotas,
+		}
+		if b.client.user == "" {
+			b.hit.Visitor = b.client.who.visitor(rt.secrets.salt(now))
+			continue
+		}
+		key := rt.secrets.shared(ruleset.PerCampaign, time.Time{})
+		if key == nil {
+			return false
+		}
+		b.hit.Visitor = userIdentity(b.client.user).visitor(key)
+	}
+	return true
+}
+
+// userKind begins the text of a user's identity, see [identity].
+const userKind = "user\x00"
+
+// userIdentity returns the identity of a user whom the site knows, which is the
+// same wherever the user comes from.
+func userIdentity(user string) identity {
+	if len(user) > maxUserBytes { // a token, say, of which the end may tell users apart
+		sum := sha256.Sum256([]byte(user))
+		user = string(sum[:])
+	}
+	return identity{text: userKind + user}
+}
+
+// undo gives back what accepted votes took from their limits. Should they be on
+// disk after all, an aggregator counts them, and says when a key is used up.
+func (h *Handler) undo(ballots []ballot, now time.Time) {
+	for i := range ballots {
+		if b := &ballots[i]; b.decision.Refused == nil {
+			h.app.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
+		}
+	}
+}
+
+// conclusions notes what became of each vote: what limits said, or what an
+// aggregator did, if that is known. hits are those of accepted votes, in order.
+func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit, known map[uint64]hit.VoteOutcome, now time.Time) {
+	for i := range ballots {
+		b := &ballots[i]
+		if l := b.decision.Refused; l != nil {
+			b.result.Reason = l.Reason()
+			b.result.RetryAfter = seconds(b.decision.RetryAfter)
+			h.conclude(r, &b.client, b.list, b.result.Option, l.Reason())
+			continue
+		}
+		reason := ruleset.Counted
+		if h.Confirm > 0 {
+			b.result.Verdict = pending
+			if o, ok := known[hits[0].Confirm]; ok {
+				reason = ruleset.Reason(o.Reason)
+				b.result.Verdict, b.result.Score, b.result.Rank = o.Reason, o.Score, o.Rank
+				if reason == ruleset.OverQuota {
+					b.result.RetryAfter = h.retryAfter(b.list, o.Rule, now)
+				}
+			}
+		}
+		hits = hits[1:]
+		h.conclude(r, &b.client, b.list, b.result.Option, reason)
+	}
+}
+
+// retryAfter returns in how many seconds a limit can count a vote again, at the
+// earliest; 0 when it never does.
+func (h *Handler) retryAfter(list *ruleset.List, name string, now time.Time) int {
+	l := h.app.Limit(name)
+	if l == nil {
+		return 0
+	}
+	first := 0
+	for i := range l.Windows {
+		w := &l.Windows[i]
+		if w.IsRate() {
+			continue
+		}
+		if _, end := w.Bounds(now, list.Location()); !end.IsZero() {
+			if s := seconds(end.Sub(now)); first == 0 || s < first {
+				first = s
+			}
+		}
+	}
+	return first
+}
+
+// concludeVotes notes that the same became of all votes of a call.
+func (h *Handler) concludeVotes(r *http.Request, ballots []ballot, reason ruleset.Reason) {
+	for i := range ballots {
+		b := &ballots[i]
+		h.conclude(r, &b.client, b.list, b.result.Option, reason)
+	}
+}
+
+// seconds returns d in whole seconds, rounded up.
+func seconds(d time.Duration) int {
+	s := int(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}

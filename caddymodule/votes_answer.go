@@ -1,0 +1,94 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// votesAnswer is the answer to votes that were judged one by one.
+type votesAnswer struct {
+	// OK says that every vote was accepted.
+	OK bool `json:"ok"`
+	// Votes has a result for each vote, in their order.
+	Votes []voteResult `json:"votes"`
+	// Error and RetryAfter are there when no vote was accepted.
+	Error      *problemBody `json:"error,omitempty"`
+	RetryAfter int          `json:"retry_after,omitempty"`
+}
+
+// voteResult is what became of one vote.
+type voteResult struct {
+	List   string `json:"list"`
+	Option string `json:"option"`
+	// Accepted says that the vote is on disk: an aggregator will judge it.
+	Accepted bool `json:"accepted"`
+	// Reason is why a vote was not accepted.
+	Reason ruleset.Reason `json:"reason,omitempty"`
+	// Verdict is what an aggregator said to an accepted vote, or pending. It is
+	// there when the site waits for it.
+	Verdict string `json:"verdict,omitempty"`
+	// Score and Rank are the option's on the board of all time, after the vote.
+	Score float64 `json:"score,omitempty"`
+	Rank  int64   `json:"rank,omitempty"`
+	// RetryAfter is in how many seconds the same vote could count; it is absent
+	// when it never will.
+	RetryAfter int `json:"retry_after,omitempty"`
+}
+
+// answerVotes answers with the results of all votes: 200 when every verdict is
+// known, 202 when votes are accepted, and 429 when the limits admit none.
+func (h *Handler) answerVotes(w http.ResponseWriter, ballots []ballot, batch bool) {
+	answer := votesAnswer{OK: true, Votes: make([]voteResult, len(ballots))}
+	accepted, undecided := 0, 0
+	for i := range ballots {
+		v := ballots[i].result
+		answer.Votes[i] = v
+		if !v.Accepted {
+			answer.OK = false
+			continue
+		}
+		accepted++
+		if v.Verdict == "" || v.Verdict == pending {
+			undecided++
+		}
+	}
+	if !batch {
+		ballots[0].decision.WriteHeader(w.Header())
+	}
+	switch {
+	case accepted == 0:
+		answer.refuse(ballots)
+		if answer.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(answer.RetryAfter))
+		}
+		writeJSON(w, http.StatusTooManyRequests, answer)
+	case undecided == 0:
+		writeJSON(w, http.StatusOK, answer)
+	default:
+		writeJSON(w, http.StatusAccepted, answer)
+	}
+}
+
+// refuse says why there is no vote that the limits admit, by the one that they
+// admit first.
+func (a *votesAnswer) refuse(ballots []ballot) {
+	first := &ballots[0]
+	for i := range ballots {
+		b := &ballots[i]
+		if after := b.result.RetryAfter; after > 0 && (first.result.RetryAfter == 0 || after < first.result.RetryAfter) {
+			first = b
+		}
+	}
+	a.RetryAfter = first.result.RetryAfter
+	when := "."
+	if a.RetryAfter > 0 {
+		when = fmt.Sprintf(" before %d seconds have passed.", a.RetryAfter)
+	}
+	a.Error = &problemBody{
+		Code:    string(first.result.Reason),
+		Message: fmt.Sprintf("The limit %s admits no more votes%s", first.decision.Refused.Name, when),
+	}
+}

@@ -1,0 +1,363 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Users vote on two edges at once, far more often than they may: each has exactly
+// as many votes counted as the limit allows, and what an edge accepts beyond that
+// the aggregator refuses.
+func TestQuotasOfTwoEdges(t *testing.T) {
+	log := startLog(t, 1)
+	config := pollSite(`limit user {
+			by user
+			max 5 per day
+			when list wishes
+			bonus mail 2
+		}`)
+	edges := []*edge{startPoll(t, log, config), startPoll(t, log, config)}
+	aggregator := log.countVotes(t, &edges[0].app.Ruleset)
+	const users, tries = 100, 10 // tries on each edge
+	var accepted sync.Map        // by user and edge
+	var wg sync.WaitGroup
+	for n := range users {
+		for i, e := range edges {
+			wg.Go(func() {
+				ok := 0
+				for try := range tries {
+					body := fmt.Sprintf(`{"list":"wishes","option":"%d","channel":"%s"}`, try, []string{"web", "mail"}[n%2])
+					switch w := castVote(e, body, "X-User", fmt.Sprint(n)); w.Code {
+					case http.StatusAccepted:
+						ok++
+					case http.StatusTooManyRequests:
+					default:
+						t.Errorf("got %d %s", w.Code, w.Body)
+					}
+				}
+				accepted.Store([2]int{n, i}, ok)
+			})
+		}
+	}
+	wg.Wait()
+	sum := 0
+	accepted.Range(func(k, v any) bool {
+		user, ok := k.([2]int), v.(int)
+		if most := 5 + user[0]%2*2; ok > most {
+			t.Errorf("edge %d accepted %d votes of user %d, more than %d", user[1], ok, user[0], most)
+		}
+		sum += ok
+		return true
+	})
+	settle(t, "the votes to be counted", func() bool {
+		counted, refused := aggregator.totals()
+		return counted+refused == sum
+	})
+	if counted, _ := aggregator.totals(); counted != users/2*(5+7) {
+		t.Errorf("%d votes are counted, want %d", counted, users/2*(5+7))
+	}
+
+	// By now both edges have been told, and refuse by themselves.
+	settle(t, "the edges to know", func() bool {
+		for _, e := range edges {
+			if w := castVote(e, `{"list":"wishes","option":"more"}`, "X-User", "0"); w.Code != http.StatusTooManyRequests {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// An edge that was told that a key is used up refuses it, whatever it saw itself.
+func TestUsedQuotasAreLearned(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(`limit user {
+			by user
+			max 5 per week
+			when list colours
+		}`))
+	castVote(e, `{"list":"colours","option":"red"}`, "X-User", "ann")
+	h := log.next(t)
+	q := h.Quotas[0]
+	w := e.app.Limit("user").Window(q.Window)
+	start, _ := w.Bounds(time.UnixMilli(h.Time), e.app.List("colours").Location())
+	log.say(t, hit.Outcomes{Used: []hit.UsedQuota{{List: "colours", Rule: q.Rule, Window: q.Window, Start: start.Unix(), Key: q.Key, Count: 5}}})
+	settle(t, "the edge to refuse", func() bool {
+		w := castVote(e, `{"list":"colours","option":"blue"}`, "X-User", "ann")
+		return w.Code == http.StatusTooManyRequests && votesReply(t, w).Error.Code == "limited:user"
+	})
+	if w := castVote(e, `{"list":"colours","option":"blue"}`, "X-User", "bob"); w.Code != http.StatusAccepted {
+		t.Errorf("another user: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestConfirmedVotes(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(`limit user {
+			by user
+			max 2 per day
+			max 3 per week
+			when list colours
+		}`, "confirm 10s"))
+	aggregator := log.countVotes(t, &e.app.Ruleset)
+	const red = `{"list":"colours","option":"red"}`
+
+	w := castVote(e, red, "X-User", "ann")
+	a := votesReply(t, w)
+	if w.Code != http.StatusOK || !a.OK || a.Votes[0] != (voteResult{List: "colours", Option: "red", Accepted: true, Verdict: "counted", Score: 1, Rank: 1}) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	w = castVote(e, `[`+red+`,{"list":"wishes","option":"peace"},`+red+`]`, "X-User", "ann")
+	a = votesReply(t, w)
+	if w.Code != http.StatusOK || a.OK || a.Votes[0].Score != 2 || a.Votes[1].Verdict != "counted" || a.Votes[1].Score != 1 ||
+		a.Votes[2].Accepted || a.Votes[2].Verdict != "" || a.Votes[2].Reason != "limited:user" {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+
+	t.Run("over quota", func(t *testing.T) {
+		// Another edge has used the quota up, which this one was not told.
+		aggregator.mu.Lock()
+		aggregator.silent = true
+		aggregator.mu.Unlock()
+		other := startPoll(t, log, pollSite(`limit user {
+			by user
+			max 2 per day
+			max 3 per week
+			when list colours
+		}`))
+		for range 2 {
+			if w := castVote(other, red, "X-User", "bob"); w.Code != http.StatusAccepted {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		settle(t, "the votes to be counted", func() bool { n, _ := aggregator.totals(); return n == 5 })
+		aggregator.mu.Lock()
+		aggregator.silent = false
+		aggregator.mu.Unlock()
+		before := counted("colours", ruleset.OverQuota)
+		w := castVote(e, red, "X-User", "bob")
+		a := votesReply(t, w)
+		v := a.Votes[0]
+		if w.Code != http.StatusOK || !v.Accepted || v.Verdict != "over_quota" || v.Score != 0 || v.RetryAfter < 1 || v.RetryAfter > 25*60*60 {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if n := counted("colours", ruleset.OverQuota) - before; n != 1 {
+			t.Errorf("the metric rose by %d", n)
+		}
+		if w := castVote(e, red, "X-User", "bob"); w.Code != http.StatusTooManyRequests {
+			t.Errorf("got %d %s after the edge was told", w.Code, w.Body)
+		}
+	})
+	t.Run("pending", func(t *testing.T) {
+		aggregator.mu.Lock()
+		aggregator.silent = true
+		aggregator.mu.Unlock()
+		slow := startPoll(t, log, pollSite("", "confirm 1ms"))
+		w := castVote(slow, red)
+		if a := votesReply(t, w); w.Code != http.StatusAccepted || !a.OK || a.Votes[0].Verdict != "pending" || !a.Votes[0].Accepted {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if n := len(slow.app.rt.Load().outcomes.awaited); n != 0 {
+			t.Errorf("%d votes still wait", n)
+		}
+	})
+	t.Run("too many wait", func(t *testing.T) {
+		o := e.app.rt.Load().outcomes
+		waiting := o.await(make([]hit.Hit, maxAwaited))
+		defer waiting.end()
+		w := castVote(e, `{"list":"wishes","option":"peace"}`)
+		if a := votesReply(t, w); w.Code != http.StatusAccepted || a.Votes[0].Verdict != "pending" {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+	})
+	t.Run("the visitor goes", func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, fetch(http.MethodPost, "/api/votes", `{"list":"wishes","option":"peace"}`).WithContext(ctx))
+		if n := len(e.app.rt.Load().outcomes.awaited); n != 0 {
+			t.Errorf("%d votes still wait", n)
+		}
+	})
+}
+
+// A vote whose quota another edge could not tell is refused, until it could.
+func TestVotesWithoutSharedSecrets(t *testing.T) {
+	log := startLog(t, 1)
+	e := startEdge(t, log, pollSite(`limit user {
+			by visitor
+			max 1 per week
+			when list wishes
+		}`))
+	rt := e.app.rt.Load()
+	settle(t, "the secrets", func() bool { return shares(e) })
+	var connected bool
+	rt.secrets.conn = func() (*nats.Conn, bool) { return log.conn, connected }
+	now := clock.Now().AddDate(0, 0, 100)
+	defer clock.Set(func() time.Time { return now })()
+
+	const wish = `{"list":"wishes","option":"peace"}`
+	before := counted("wishes", ruleset.Unavailable)
+	w := castVote(e, wish)
+	if w.Code != http.StatusServiceUnavailable || errorCode(t, w) != "unavailable" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d %s %v", w.Code, w.Body, w.Header())
+	}
+	if n := counted("wishes", ruleset.Unavailable) - before; n != 1 {
+		t.Errorf("the metric rose by %d", n)
+	}
+	if w := castVote(e, `{"list":"colours","option":"red"}`); w.Code != http.StatusAccepted {
+		t.Errorf("a vote without quotas: %d %s", w.Code, w.Body)
+	}
+	if w := castVote(e, `[{"list":"colours","option":"red"},`+wish+`]`); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("one of two without a secret: %d %s", w.Code, w.Body)
+	}
+	if h := log.next(t); h.List != "colours" {
+		t.Errorf("hit %+v", h)
+	}
+
+	connected = true
+	if !shares(e) {
+		t.Fatal("the secrets are not shared")
+	}
+	connected = false // what is known stays known
+	if w := castVote(e, wish); w.Code != http.StatusAccepted {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if h := log.next(t); h.List != "wishes" {
+		t.Errorf("hit %+v", h)
+	}
+}
+
+// Votes are on disk when they are answered, and arrive after the broker, and the
+// edge, were away.
+func TestVotesSurvive(t *testing.T) {
+	log := startLog(t, 1)
+	config := strings.ReplaceAll(pollSite(`limit user {
+			by user
+			max 2 per day
+			when list wishes
+		}`), "DIR", t.TempDir())
+	e := startPoll(t, log, config)
+	log.server.Shutdown()
+	log.server.WaitForShutdown()
+	want := make(map[string]bool)
+	for i := range 20 {
+		option := fmt.Sprint(i)
+		if w := castVote(e, `{"list":"wishes","option":"`+option+`"}`, "X-User", option); w.Code != http.StatusAccepted {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		want[option] = true
+	}
+	if err := e.app.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	again := startLog(t, 1)
+	startEdge(t, again, config)
+	for len(want) > 0 {
+		h := again.next(t)
+		if !want[h.Item] {
+			t.Errorf("hit %+v came twice, or out of nowhere", h)
+		}
+		delete(want, h.Item)
+	}
+}
+
+// The edge hears of votes over the connection of the configuration in force.
+func TestOutcomesFollowTheConnection(t *testing.T) {
+	t.Parallel()
+	heard := make(chan hit.UsedQuota, 10)
+	o := newOutcomes(func(u hit.UsedQuota) { heard <- u }, zap.NewNop())
+	publish := func(nc *nats.Conn, rule string) {
+		t.Helper()
+		data, _ := json.Marshal(hit.Outcomes{Used: []hit.UsedQuota{{Rule: rule}}})
+		if err := errors.Join(nc.Flush(), nc.Publish(hit.SubjectOutcomes, data), nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(want string) {
+		t.Helper()
+		select {
+		case u := <-heard:
+			if u.Rule != want {
+				t.Errorf("heard %q, want %q", u.Rule, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%q was not heard", want)
+		}
+	}
+	var conns []*nats.Conn
+	for range 2 {
+		nc, err := nats.Connect(startNATS(t, -1, t.TempDir()).ClientURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		conns = append(conns, nc)
+	}
+	o.follow(conns[0])
+	publish(conns[0], "one")
+	next("one")
+	o.follow(conns[0])
+	publish(conns[0], "once")
+	next("once")
+	if err := conns[0].Publish(hit.SubjectOutcomes, []byte("not JSON")); err != nil {
+		t.Fatal(err)
+	}
+	o.follow(conns[1])
+	publish(conns[0], "nobody")
+	publish(conns[1], "two")
+	next("two")
+	o.follow(nil)
+	publish(conns[1], "nobody")
+	conns[1].Close()
+	o.follow(conns[1]) // closed: nothing to hear, and nothing that fails
+	if len(heard) != 0 {
+		t.Errorf("heard %+v", <-heard)
+	}
+}
+
+// Every vote that waits hears of its own outcome, however many there are at once.
+func TestOutcomesReachThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	o := newOutcomes(func(hit.UsedQuota) {}, zap.NewNop())
+	var wg sync.WaitGroup
+	for n := range 200 {
+		wg.Go(func() {
+			hits := make([]hit.Hit, 3)
+			a := o.await(hits)
+			defer a.end()
+			said := hit.Outcomes{Votes: []hit.VoteOutcome{{Confirm: 1}}} // somebody else's
+			for i, h := range hits {
+				v := hit.VoteOutcome{Confirm: h.Confirm, Rank: int64(n*10 + i)}
+				said.Votes = append(said.Votes, v, v) // twice, as after a failure
+			}
+			data, _ := json.Marshal(said)
+			o.receive(&nats.Msg{Data: data})
+			known := a.wait(t.Context(), patience)
+			for i, h := range hits {
+				if h.Confirm == 0 || known[h.Confirm].Rank != int64(n*10+i) {
+					t.Errorf("vote %d of %d: %+v", i, n, known[h.Confirm])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(o.awaited) != 0 {
+		t.Errorf("%d still wait", len(o.awaited))
+	}
+}

@@ -1,0 +1,137 @@
+package caddymodule
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+const (
+	// maxVotes is how many votes there may be in one call.
+	maxVotes = 100
+	// maxUserBytes is the longest user that a body may name.
+	maxUserBytes = 256
+)
+
+// vote is one vote, as a body spells it.
+type vote struct {
+	// List is needed where a site has several polls.
+	List   string `json:"list"`
+	Option string `json:"option"`
+	// User is who votes. Only who is signed in as that user, and the site's own
+	// server, may name one.
+	User string `json:"user"`
+	// Channel is where the vote comes from. Default: what the request says.
+	Channel string `json:"channel"`
+}
+
+// readVotes reads the body. Other types than JSON are refused: a page of another
+// site can send any of those that forms have, with the visitor's cookies, and be
+// it in the syntax of JSON, while it has to ask (by CORS) before it sends this one.
+func readVotes(w http.ResponseWriter, r *http.Request) (votes []vote, batch bool, p *problem) {
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, false, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "The Content-Type of votes is application/json.")
+	}
+	votes, batch, p = readObjects[vote](w, r, `{"list":"…","option":"…"}`)
+	if len(votes) > maxVotes {
+		return nil, batch, refuse(http.StatusBadRequest, "too_many_votes", "A call has at most %d votes, not %d.", maxVotes, len(votes))
+	}
+	return votes, batch, p
+}
+
+// ballotsOf returns the ballots that votes stand for, all or none.
+func (h *Handler) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) {
+	sender := h.clientOf(r)
+	ballots := make([]ballot, len(votes))
+	for i := range votes {
+		b, reason, p := h.ballotOf(&votes[i], sender)
+		if p != nil {
+			if b.list != nil {
+				h.conclude(r, &sender, b.list, "", reason)
+			}
+			if len(votes) > 1 {
+				p.message = fmt.Sprintf("Vote %d: %s", i+1, p.message)
+			}
+			return nil, p
+		}
+		ballots[i] = b
+	}
+	return ballots, nil
+}
+
+// ballotOf returns the ballot of a vote, or why there is none.
+func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Reason, p *problem) {
+	bad := func(reason ruleset.Reason, status int, format string, args ...any) (ballot, ruleset.Reason, *problem) {
+		return b, reason, refuse(status, string(reason), format, args...)
+	}
+	if b.list, p = h.pollNamed(v.List); p != nil {
+		return b, "", p
+	}
+	if err := hit.ValidID(v.Option); err != nil {
+		return bad(ruleset.BadItem, http.StatusBadRequest, "The option cannot be used: %v.", err)
+	}
+	switch against := b.list.CheckVote(v.Option, sender.time); against {
+	case "":
+	case ruleset.UnknownItem:
+		return bad(against, http.StatusBadRequest, "The poll %s has no option %.80q.", b.list.Name, v.Option)
+	case ruleset.NotOpen:
+		b, reason, p = bad(against, http.StatusConflict, "The poll %s opens at %s.", b.list.Name, b.list.Votes.Opens.UTC().Format(time.RFC3339))
+		p.retryAfter = seconds(b.list.Votes.Opens.Sub(sender.time))
+		return b, reason, p
+	default:
+		return bad(against, http.StatusConflict, "The poll %s closed at %s.", b.list.Name, b.list.Votes.Closes.UTC().Format(time.RFC3339))
+	}
+
+	b.client = sender
+	if v.Channel != "" {
+		if b.client.channel = validChannel(v.Channel); b.client.channel == "" {
+			return bad(ruleset.BadChannel, http.StatusBadRequest, "A channel has 1 to %d bytes of UTF-8 and no control characters.", hit.MaxChannelBytes)
+		}
+	}
+	switch {
+	case v.User == "" || v.User == sender.user:
+	case len(v.User) > maxUserBytes || hit.ValidID(v.User) != nil:
+		return bad(ruleset.BadUser, http.StatusBadRequest, "A user has 1 to %d bytes of UTF-8 and no control characters.", maxUserBytes)
+	case sender.user != "":
+		return bad(ruleset.UserMismatch, http.StatusForbidden, "The vote names another user than the one who is signed in.")
+	case !h.UserFromBody:
+		return bad(ruleset.UserNotAllowed, http.StatusForbidden, "A vote cannot name its user here: leave user out.")
+	default:
+		b.client.user, b.named = v.User, true
+	}
+	if b.list.Votes.RequireUser && b.client.user == "" {
+		return bad(ruleset.UserRequired, http.StatusUnauthorized, "The poll %s is for users who are signed in.", b.list.Name)
+	}
+	b.limited = b.client.limited(b.list, v.Option)
+	b.result = voteResult{List: b.list.Name, Option: v.Option}
+	return b, "", nil
+}
+
+// pollNamed returns the poll of this site that a vote is for. No name stands for
+// the only one.
+func (h *Handler) pollNamed(name string) (*ruleset.List, *problem) {
+	var only *ruleset.List
+	polls := 0
+	for _, l := range h.lists {
+		switch {
+		case l.Name == name && l.Votes == nil:
+			return nil, refuse(http.StatusBadRequest, "not_a_poll", "The list %s is not one of votes.", name)
+		case l.Name == name:
+			return l, nil
+		case l.Votes != nil:
+			only = l
+			polls++
+		}
+	}
+	switch {
+	case name != "":
+		return nil, refuse(http.StatusBadRequest, string(ruleset.UnknownList), "There is no list %.80q.", name)
+	case polls == 1:
+		return only, nil
+	}
+	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing, and there is not exactly one poll here.")
+}

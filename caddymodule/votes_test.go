@@ -1,0 +1,564 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// pollSite is a Caddyfile with polls of all sorts; the site knows a user by the
+// header X-User.
+func pollSite(limits string, options ...string) string {
+	return `{
+	hotboard {
+		dir DIR
+		NATS
+		list articles {
+			page /{id}
+		}
+		list colours {
+			votes red green blue
+			zone Europe/Berlin
+		}
+		list wishes {
+			votes *
+		}
+		list members {
+			votes yes no {
+				require_user
+			}
+		}
+		list over {
+			votes yes no {
+				closes 2020-01-01T00:00:00Z
+			}
+		}
+		list later {
+			votes yes no {
+				opens 2999-01-01T00:00:00Z
+			}
+		}
+		list elsewhere {
+			votes *
+		}
+		` + limits + `
+	}
+}
+http:// {
+	hotboard {
+		lists articles colours wishes members over later
+		user {header.X-User}
+		channel {query.utm_source}
+		` + strings.Join(options, "\n\t\t") + `
+	}
+	test_origin
+}`
+}
+
+// startPoll starts an edge that shares its secrets.
+func startPoll(t testing.TB, log *natsLog, config string) *edge {
+	t.Helper()
+	e := startEdge(t, log, config)
+	settle(t, "the secrets", func() bool { return shares(e) })
+	return e
+}
+
+// shares reports whether an edge has all the secrets that it needs.
+func shares(e *edge) bool {
+	rt := e.app.rt.Load()
+	return rt.secrets.prepare(e.ctx) == nil && !rt.secrets.local.Load()
+}
+
+func votesReply(t testing.TB, w *httptest.ResponseRecorder) votesAnswer {
+	t.Helper()
+	var a votesAnswer
+	dec := json.NewDecoder(strings.NewReader(w.Body.String()))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&a); err != nil {
+		t.Fatalf("the body %q: %v", w.Body, err)
+	}
+	return a
+}
+
+func castVote(e *edge, body string, header ...string) *httptest.ResponseRecorder {
+	return e.do(fetch(http.MethodPost, "/api/votes", body, header...))
+}
+
+// What is refused is not stored, and charged to no limit.
+func TestVotes(t *testing.T) {
+	log := startLog(t, 1)
+	config := pollSite(`limit one {
+			by item channel
+			max 1 per campaign
+			when list members
+		}`)
+	e := startPoll(t, log, config)
+	trusted := startPoll(t, log, strings.Replace(config, "user {header.X-User}", "user {header.X-User}\n user_from_body", 1))
+	friendly := startPoll(t, log, strings.Replace(config, "user {header.X-User}", "allow_origins https://friend.example", 1))
+
+	const red = `{"list":"colours","option":"red"}`
+	long := func(n int) string { return strings.Repeat("x", n) }
+	many := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(red+",", n), ",") + "]" }
+	stored := 0 // hits
+	for _, tt := range []struct {
+		name   string
+		edge   *edge  // default e
+		method string // default POST
+		body   string // default red
+		header []string
+		status int    // default 202
+		code   string // of the error
+		votes  int    // accepted; default 1 where there is no code
+	}{
+		{name: "a vote"},
+		{name: "with a charset", header: []string{"Content-Type", "application/json; charset=utf-8"}},
+		{name: "several", body: `[` + red + `,{"list":"wishes","option":"peace"},{"list":"colours","option":"blue","more":1}]`, votes: 3},
+		{name: "an array of one", body: `[` + red + `]`},
+		{name: "any option", body: `{"list":"wishes","option":"né à/1"}`},
+		{name: "no browser", header: []string{"Sec-Fetch-Site", "", "Sec-Fetch-Dest", ""}},
+		{name: "the site's own origin", header: []string{"Sec-Fetch-Site", "", "Origin", "http://example.com"}},
+		{name: "who is signed in", body: `{"list":"members","option":"yes"}`, header: []string{"X-User", "ann"}},
+		{name: "who is signed in, by name", body: `{"list":"members","option":"no","user":"ann"}`, header: []string{"X-User", "ann"}},
+		{name: "a channel", body: `{"list":"colours","option":"red","channel":"partner.example"}`},
+		{name: "who asks not to be counted", header: []string{"Sec-Gpc", "1", "Dnt", "1"}},
+		{name: "an allowed site", edge: friendly, header: []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://friend.example"}},
+		{name: "the site's server for its user", edge: trusted, body: `{"list":"members","option":"yes","user":"bob","channel":"app"}`, header: []string{"User-Agent", "Go-http-client/2.0"}},
+
+		{name: "GET", method: "GET", status: 405, code: "method_not_allowed"},
+		{name: "PUT", method: "PUT", status: 405, code: "method_not_allowed"},
+		{name: "no body", body: " ", status: 400, code: "bad_json"},
+		{name: "not JSON", body: "list=colours&option=red", status: 400, code: "bad_json"},
+		{name: "cut short", body: `{"list":"colours"`, status: 400, code: "bad_json"},
+		{name: "two values", body: red + red, status: 400, code: "bad_json"},
+		{name: "a number", body: `{"list":"colours","option":7}`, status: 400, code: "bad_json"},
+		{name: "not UTF-8", body: "{\"list\":\"wishes\",\"option\":\"\xff\"}", status: 400, code: "bad_json"},
+		{name: "an empty array", body: `[]`, status: 400, code: "empty"},
+		{name: "null", body: `null`, status: 400, code: "list_required"},
+		{name: "no list", body: `{"option":"red"}`, status: 400, code: "list_required"},
+		{name: "no such list", body: `{"list":"colors","option":"red"}`, status: 400, code: "unknown_list"},
+		{name: "another site's list", body: `{"list":"elsewhere","option":"red"}`, status: 400, code: "unknown_list"},
+		{name: "a list of pages", body: `{"list":"articles","option":"red"}`, status: 400, code: "not_a_poll"},
+		{name: "no option", body: `{"list":"colours"}`, status: 400, code: "bad_item"},
+		{name: "a long option", body: `{"list":"wishes","option":"` + long(257) + `"}`, status: 400, code: "bad_item"},
+		{name: "a control character", body: `{"list":"wishes","option":"a\u0000"}`, status: 400, code: "bad_item"},
+		{name: "no such option", body: `{"list":"colours","option":"pink"}`, status: 400, code: "unknown_item"},
+		{name: "the star itself is no option", body: `{"list":"colours","option":"*"}`, status: 400, code: "unknown_item"},
+		{name: "a poll that is over", body: `{"list":"over","option":"yes"}`, status: 409, code: "closed"},
+		{name: "a poll to come", body: `{"list":"later","option":"yes"}`, status: 409, code: "not_open"},
+		{name: "nobody", body: `{"list":"members","option":"yes"}`, status: 401, code: "user_required"},
+		{name: "a user of one's own making", body: `{"list":"colours","option":"red","user":"ann"}`, status: 403, code: "user_not_allowed"},
+		{name: "another user", body: `{"list":"colours","option":"red","user":"bob"}`, header: []string{"X-User", "ann"}, status: 403, code: "user_mismatch"},
+		{name: "another user, from the site's server", edge: trusted, body: `{"list":"colours","option":"red","user":"bob"}`, header: []string{"X-User", "ann"}, status: 403, code: "user_mismatch"},
+		{name: "a long user", edge: trusted, body: `{"list":"colours","option":"red","user":"` + long(257) + `"}`, status: 400, code: "bad_user"},
+		{name: "a user with a control character", edge: trusted, body: `{"list":"colours","option":"red","user":"a\n"}`, status: 400, code: "bad_user"},
+		{name: "a long channel", body: `{"list":"colours","option":"red","channel":"` + long(65) + `"}`, status: 400, code: "bad_channel"},
+		{name: "101 votes", body: many(101), status: 400, code: "too_many_votes"},
+		{name: "a large body", body: `{"list":"colours","option":"red","more":"` + long(64<<10) + `"}`, status: 413, code: "body_too_large"},
+		{name: "a form", body: red, header: []string{"Content-Type", "text/plain"}, status: 415, code: "unsupported_media_type"},
+		{name: "another form", body: "list=colours", header: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, code: "unsupported_media_type"},
+		{name: "no type", body: red, header: []string{"Content-Type", ""}, status: 415, code: "unsupported_media_type"},
+		{name: "a type that says more", body: red, header: []string{"Content-Type", "text/plain; application/json"}, status: 415, code: "unsupported_media_type"},
+		{name: "another site", header: []string{"Sec-Fetch-Site", "cross-site"}, status: 403, code: "cross_site"},
+		{name: "another site's old browser", header: []string{"Sec-Fetch-Site", "", "Origin", "https://evil.example"}, status: 403, code: "cross_site"},
+		{name: "a file", header: []string{"Sec-Fetch-Site", "", "Origin", "null"}, status: 403, code: "cross_site"},
+		{name: "not the allowed site", edge: friendly, header: []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, status: 403, code: "cross_site"},
+		{name: "another site's form", header: []string{"Sec-Fetch-Site", "cross-site", "Content-Type", "text/plain"}, status: 403, code: "cross_site"},
+		{name: "a bot", header: []string{"User-Agent", "Googlebot/2.1 (+http://www.google.com/bot.html)"}, status: 403, code: "bot"},
+		{name: "no User-Agent", header: []string{"User-Agent", ""}, status: 403, code: "bot"},
+		{name: "a program that signs in", header: []string{"User-Agent", "curl/8.5.0", "X-User", "ann"}, status: 403, code: "bot"},
+		{name: "the site's server without a user", edge: trusted, header: []string{"User-Agent", "Go-http-client/2.0"}, status: 403, code: "bot"},
+		{name: "a page that nobody sees yet", header: []string{"Sec-Purpose", "prefetch;prerender"}, status: 403, code: "speculative"},
+		{name: "one of several is wrong", body: `[` + red + `,{"list":"colours","option":"pink"}]`, status: 400, code: "unknown_item"},
+		{name: "one of several is over", body: `[` + red + `,` + red + `,{"list":"over","option":"yes"}]`, status: 409, code: "closed"},
+		{name: "one more than the limit", body: `{"list":"members","option":"yes"}`, header: []string{"X-User", "cid"}, status: 429, code: "limited:one"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.edge == nil {
+				tt.edge = e
+			}
+			if tt.method == "" {
+				tt.method = http.MethodPost
+			}
+			if tt.body == "" {
+				tt.body = red
+			}
+			if tt.status == 0 {
+				tt.status = http.StatusAccepted
+			}
+			if tt.code == "" && tt.votes == 0 {
+				tt.votes = 1
+			}
+			before := tt.edge.app.rt.Load().outbox.Stats().SpooledHits
+			w := tt.edge.do(fetch(tt.method, "/api/votes", tt.body, tt.header...))
+			if w.Code != tt.status {
+				t.Errorf("got %d %s, want %d", w.Code, w.Body, tt.status)
+			}
+			if got := int(tt.edge.app.rt.Load().outbox.Stats().SpooledHits - before); got != tt.votes {
+				t.Errorf("%d votes are on disk when it is answered, want %d", got, tt.votes)
+			}
+			stored += tt.votes
+			switch {
+			case tt.status == http.StatusTooManyRequests: // which TestLimitedVotes looks at
+				if a := votesReply(t, w); a.Error.Code != tt.code {
+					t.Errorf("got %s, want %s", w.Body, tt.code)
+				}
+			case tt.code != "":
+				if got := errorCode(t, w); got != tt.code {
+					t.Errorf("got %s, want %s", w.Body, tt.code)
+				}
+			default:
+				a := votesReply(t, w)
+				if !a.OK || len(a.Votes) != tt.votes || a.Error != nil {
+					t.Errorf("got %s", w.Body)
+				}
+				for _, v := range a.Votes {
+					if !v.Accepted || v.List == "" || v.Option == "" || v.Reason != "" || v.Verdict != "" {
+						t.Errorf("got %+v", v)
+					}
+				}
+			}
+			if tt.status == 405 && w.Header().Get("Allow") != "POST" {
+				t.Errorf("Allow: %q", w.Header().Get("Allow"))
+			}
+			if retry := w.Header().Get("Retry-After"); (retry != "") != (tt.code == "not_open") {
+				t.Errorf("Retry-After: %q", retry)
+			}
+		})
+	}
+	for range stored {
+		if h := log.next(t); h.Kind != hit.Vote || h.Valid() != nil {
+			t.Errorf("hit %+v", h)
+		}
+	}
+	if n := len(log.hits); n != 0 {
+		t.Errorf("%d more hits than accepted votes", n)
+	}
+}
+
+func TestVoteSaysWhichIsWrong(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(""))
+	w := castVote(e, `[{"list":"colours","option":"red"},{"list":"colours","option":"pink"}]`)
+	var p struct{ Error problemBody }
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Error.Message != `Vote 2: The poll colours has no option "pink".` {
+		t.Errorf("%v: %s", err, w.Body)
+	}
+}
+
+// The only poll of a site needs no name.
+func TestTheOnlyPoll(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, strings.Replace(pollSite(""), "lists articles colours wishes members over later", "lists articles wishes", 1))
+	if w := castVote(e, `{"option":"peace"}`); w.Code != http.StatusAccepted || votesReply(t, w).Votes[0].List != "wishes" {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if h := log.next(t); h.List != "wishes" || h.Item != "peace" {
+		t.Errorf("hit %+v", h)
+	}
+}
+
+func TestLimitedVotes(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(`limit three {
+			by user
+			max 3 per day
+			when list wishes
+		}
+		limit once {
+			by user
+			max 1 per campaign
+			when list colours
+		}
+		limit quick {
+			by user
+			max 1 per minute burst 2
+			when list members
+		}
+		limit watched {
+			by user
+			max 1 per day
+			when list wishes
+			shadow
+		}`))
+	wish := func(user string, n int) *httptest.ResponseRecorder {
+		votes := make([]string, n)
+		for i := range votes {
+			votes[i] = fmt.Sprintf(`{"list":"wishes","option":"%s-%d"}`, user, i)
+		}
+		body := votes[0]
+		if n > 1 {
+			body = "[" + strings.Join(votes, ",") + "]"
+		}
+		return castVote(e, body, "X-User", user)
+	}
+	headers := func(t *testing.T, w *httptest.ResponseRecorder, limit, remaining string) {
+		t.Helper()
+		h := w.Header()
+		if h.Get("RateLimit-Limit") != limit || h.Get("RateLimit-Remaining") != remaining {
+			t.Errorf("headers %v, want a limit of %s with %s left", h, limit, remaining)
+		}
+	}
+
+	t.Run("one by one", func(t *testing.T) {
+		before := counted("wishes", "limited:three")
+		for _, left := range []string{"2", "1", "0"} {
+			w := wish("ann", 1)
+			if w.Code != http.StatusAccepted {
+				t.Fatalf("got %d %s", w.Code, w.Body)
+			}
+			headers(t, w, "3", left)
+			log.next(t)
+		}
+		w := wish("ann", 1)
+		a := votesReply(t, w)
+		headers(t, w, "3", "0")
+		if w.Code != http.StatusTooManyRequests || a.OK || a.Error == nil || a.Error.Code != "limited:three" {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		if a.RetryAfter < 1 || a.RetryAfter > 24*60*60 || w.Header().Get("Retry-After") != fmt.Sprint(a.RetryAfter) || w.Header().Get("RateLimit-Reset") != fmt.Sprint(a.RetryAfter) {
+			t.Errorf("try again after %d seconds, headers %v", a.RetryAfter, w.Header())
+		}
+		if v := a.Votes[0]; v.Accepted || v.Reason != "limited:three" || v.RetryAfter != a.RetryAfter {
+			t.Errorf("result %+v", v)
+		}
+		if n := counted("wishes", "limited:three") - before; n != 1 {
+			t.Errorf("the metric rose by %d", n)
+		}
+		if w := wish("bob", 1); w.Code != http.StatusAccepted {
+			t.Errorf("another user: %d %s", w.Code, w.Body)
+		}
+		log.next(t)
+	})
+	t.Run("several at once", func(t *testing.T) {
+		w := wish("cid", 5)
+		a := votesReply(t, w)
+		if w.Code != http.StatusAccepted || a.OK || a.Error != nil || len(a.Votes) != 5 {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		for i, v := range a.Votes {
+			if v.Option != fmt.Sprintf("cid-%d", i) || v.Accepted != (i < 3) || (v.Reason == "limited:three") != (i >= 3) || (v.RetryAfter > 0) != (i >= 3) {
+				t.Errorf("result %+v", v)
+			}
+		}
+		for range 3 {
+			log.next(t)
+		}
+		w = wish("cid", 2)
+		if a := votesReply(t, w); w.Code != http.StatusTooManyRequests || a.Error.Code != "limited:three" || len(a.Votes) != 2 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if w.Header().Get("RateLimit-Limit") != "" {
+			t.Error("the headers of several votes speak of one of them")
+		}
+	})
+	t.Run("for ever", func(t *testing.T) {
+		castVote(e, `{"list":"colours","option":"red"}`, "X-User", "dot")
+		log.next(t)
+		w := castVote(e, `{"list":"colours","option":"blue"}`, "X-User", "dot")
+		if a := votesReply(t, w); w.Code != http.StatusTooManyRequests || a.RetryAfter != 0 || w.Header().Get("Retry-After") != "" || w.Header().Get("RateLimit-Reset") != "" {
+			t.Errorf("got %d %s %v", w.Code, w.Body, w.Header())
+		}
+	})
+	t.Run("the one that admits first", func(t *testing.T) {
+		vote := `{"list":"members","option":"yes"}`
+		castVote(e, `[`+vote+`,`+vote+`,{"list":"colours","option":"red"}]`, "X-User", "eve")
+		for range 3 {
+			log.next(t)
+		}
+		w := castVote(e, `[{"list":"colours","option":"red"},`+vote+`]`, "X-User", "eve")
+		if a := votesReply(t, w); w.Code != http.StatusTooManyRequests || a.Error.Code != "limited:quick" || a.RetryAfter < 1 || a.RetryAfter > 60 {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+	})
+	if n := len(log.hits); n != 0 {
+		t.Errorf("%d more hits than accepted votes", n)
+	}
+}
+
+// A vote that cannot be written down uses nothing up.
+func TestVotesOnAFullDisk(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(`limit once {
+			by user
+			max 1 per day
+			max 1 per minute
+		}`))
+	rt := e.app.rt.Load()
+	small, err := outbox.Open(outbox.Options{Dir: t.TempDir(), Shards: 1, MaxBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close(t.Context())
+	small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1}) // is the byte
+	full := &runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, samples: rt.samples, outcomes: rt.outcomes, outbox: small}
+	before := counted("wishes", ruleset.DroppedQueueFull)
+	e.app.rt.Store(full)
+	body := `[{"list":"wishes","option":"a"},{"list":"wishes","option":"b"}]`
+	w := castVote(e, body, "X-User", "ann")
+	e.app.rt.Store(rt)
+	if w.Code != http.StatusServiceUnavailable || errorCode(t, w) != "unavailable" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d %s %v", w.Code, w.Body, w.Header())
+	}
+	if got := counted("wishes", ruleset.DroppedQueueFull) - before; got != 2 {
+		t.Errorf("%d drops, want 2", got)
+	}
+	if w := castVote(e, body, "X-User", "ann"); w.Code != http.StatusAccepted || !votesReply(t, w).Votes[0].Accepted || votesReply(t, w).Votes[1].Accepted {
+		t.Errorf("got %d %s, want the first to be accepted", w.Code, w.Body)
+	}
+	if h := log.next(t); h.Item != "a" {
+		t.Errorf("hit %+v", h)
+	}
+}
+
+func TestVotePreflight(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite("", "allow_origins https://friend.example *"))
+	for origin, credentials := range map[string]string{"https://friend.example": "true", "https://stranger.example": ""} {
+		w := e.do(fetch(http.MethodOptions, "/api/votes", "", "Origin", origin, "Access-Control-Request-Method", "POST"))
+		h := w.Header()
+		if w.Code != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != origin || h.Get("Access-Control-Allow-Methods") != "POST" {
+			t.Errorf("%s: %d %v", origin, w.Code, h)
+		}
+		if h.Get("Access-Control-Allow-Credentials") != credentials {
+			t.Errorf("%s: may send cookies: %q, want %q", origin, h.Get("Access-Control-Allow-Credentials"), credentials)
+		}
+	}
+}
+
+func TestVoteMetrics(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(""))
+	for _, tt := range []struct {
+		body   string
+		header []string
+		list   string
+		reason ruleset.Reason
+	}{
+		{`{"list":"colours","option":"red"}`, nil, "colours", ruleset.Counted},
+		{`{"list":"colours","option":"pink"}`, nil, "colours", ruleset.UnknownItem},
+		{`{"list":"colours","option":"red"}`, []string{"User-Agent", "curl/8.5.0"}, "colours", ruleset.Bot},
+		{`{"list":"over","option":"yes"}`, nil, "over", ruleset.Closed},
+		{`{"list":"later","option":"yes"}`, nil, "later", ruleset.NotOpen},
+		{`{"list":"members","option":"yes"}`, nil, "members", ruleset.UserRequired},
+		{`{"list":"members","option":"yes","user":"x"}`, nil, "members", ruleset.UserNotAllowed},
+	} {
+		before := counted(tt.list, tt.reason)
+		castVote(e, tt.body, tt.header...)
+		if n := counted(tt.list, tt.reason) - before; n != 1 {
+			t.Errorf("%s for %s: %d, want 1", tt.reason, tt.body, n)
+		}
+	}
+}
+
+func FuzzVotes(f *testing.F) {
+	for _, body := range []string{
+		`{"list":"colours","option":"red"}`, `[{"list":"wishes","option":"x","user":"u","channel":"c"},{"option":"y"}]`,
+		`[]`, `null`, `[null]`, `{"option":7}`, "[[[[[[", `{"list":"wishes","option":"\ud800"}`, `{"LIST":"wishes","Option":"a"}`,
+	} {
+		f.Add([]byte(body))
+	}
+	log := startLog(f, 1)
+	e := startPoll(f, log, pollSite(`limit few {
+			by user item
+			max 100 per day
+		}`, "user_from_body"))
+	h := provisionedHandler(f, e)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := httptest.NewRecorder()
+		r := caddyhttp.PrepareRequest(fetch(http.MethodPost, "/api/votes", string(body)), caddy.NewReplacer(), w, e.Server)
+		votes, _, p := readVotes(w, r)
+		var ballots []ballot
+		if p == nil {
+			ballots, p = h.ballotsOf(r, votes)
+		}
+		if p != nil {
+			if p.status < 400 || p.status > 499 || p.code == "" || p.message == "" {
+				t.Errorf("%q was refused with %+v", body, p)
+			}
+			return
+		}
+		if !h.prepareHits(e.app.rt.Load(), ballots, ballots[0].client.time) {
+			t.Fatal("a secret is missing")
+		}
+		for i := range ballots {
+			b := &ballots[i]
+			if err := b.hit.Valid(); err != nil || b.list.CheckVote(b.hit.Item, b.client.time) != "" || len(b.hit.Quotas) != 1 {
+				t.Errorf("%q became %+v, which cannot be counted: %v", body, b.hit, err)
+			}
+		}
+	})
+}
+
+// Hits say what an aggregator needs, and who voted only in keyed hashes.
+func TestVoteHits(t *testing.T) {
+	log := startLog(t, 1)
+	limits := `limit user {
+			by user
+			max 3 per day
+			max 5 per campaign
+			max 2 per second
+		}
+		limit channel {
+			by channel
+			max 1000 per month
+			when channel app
+		}`
+	a := startPoll(t, log, pollSite(limits, "user_from_body"))
+	b := startPoll(t, log, pollSite(limits, "user_from_body"))
+	cast := func(e *edge, body, ip string, header ...string) hit.Hit {
+		t.Helper()
+		r := fetch(http.MethodPost, "/api/votes?utm_source=mail", body, header...)
+		r.RemoteAddr = ip + ":1"
+		if w := e.do(r); w.Code != http.StatusAccepted {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		return log.next(t)
+	}
+	const body = `{"list":"colours","option":"red"}`
+	one := cast(a, body, "198.51.100.1", "X-User", "ann")
+	if one.Kind != hit.Vote || one.List != "colours" || one.Item != "red" || one.Channel != "mail" || one.Confirm != 0 {
+		t.Errorf("hit %+v", one)
+	}
+	var windows []string
+	for _, q := range one.Quotas {
+		windows = append(windows, q.Rule+"/"+q.Window)
+	}
+	if diff := cmp.Diff([]string{"user/day", "user/campaign"}, windows); diff != "" {
+		t.Errorf("quotas (-want +got)\n%s", diff)
+	}
+	two := cast(b, body, "198.51.100.2", "X-User", "ann", "User-Agent", firefox+" another device")
+	if two.Visitor != one.Visitor || !cmp.Equal(two.Quotas, one.Quotas) {
+		t.Errorf("one user on two edges and devices is %+v and %+v", one, two)
+	}
+	named := cast(a, `{"list":"colours","option":"red","user":"ann","channel":"app"}`, "198.51.100.3")
+	if named.Visitor != one.Visitor || named.Channel != "app" || len(named.Quotas) != 3 {
+		t.Errorf("the same user, named in the body: %+v", named)
+	}
+	bob := cast(a, body, "198.51.100.1", "X-User", "bob")
+	if bob.Visitor == one.Visitor || bob.Quotas[0].Key == one.Quotas[0].Key {
+		t.Error("two users are one")
+	}
+	nobody, onB := cast(a, body, "198.51.100.1"), cast(b, body, "198.51.100.1")
+	if nobody.Visitor == one.Visitor || nobody.Visitor != onB.Visitor || !cmp.Equal(nobody.Quotas, onB.Quotas) {
+		t.Errorf("a visitor on two edges is %+v and %+v", nobody, onB)
+	}
+	other := cast(a, body, "198.51.100.9")
+	if other.Visitor == nobody.Visitor || other.Quotas[0].Key == nobody.Quotas[0].Key {
+		t.Error("two visitors are one")
+	}
+	long := strings.Repeat("token", 300)
+	if cast(a, body, "198.51.100.1", "X-User", long+"1").Visitor == cast(a, body, "198.51.100.1", "X-User", long+"2").Visitor {
+		t.Error("two users whose long names differ at the end are one")
+	}
+}
