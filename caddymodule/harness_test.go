@@ -82,7 +82,11 @@ func startLog(t testing.TB, shards int) *natsLog {
 	l.subscribe(t, hit.SubjectApplied, func(m *nats.Msg) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		data, _ := json.Marshal(hit.Applied{Shards: l.applied[string(m.Data)]})
+		applied := hit.Applied{Shards: l.applied[string(m.Data)]}
+		if applied.Shards == nil {
+			applied.Shards = map[int]uint64{}
+		}
+		data, _ := json.Marshal(applied)
 		m.Respond(data)
 	})
 	return l
