@@ -61,14 +61,15 @@ type Options struct {
 
 // App is one aggregator.
 type App struct {
-	opts    Options
-	rules   atomic.Pointer[ruleset.Ruleset]
-	faults  *faults.Registry
-	ingest  *ingest.Ingest
-	api     *api.API
-	bus     *bus
-	metrics *metrics
-	handler http.Handler
+	opts     Options
+	rules    atomic.Pointer[ruleset.Ruleset]
+	faults   *faults.Registry
+	ingest   *ingest.Ingest
+	api      *api.API
+	bus      *bus
+	outcomes *outcomes
+	metrics  *metrics
+	handler  http.Handler
 
 	mu       sync.Mutex // held by Start, Stop and reloads
 	cancel   context.CancelFunc
@@ -104,16 +105,18 @@ func New(o Options) (*App, error) {
 	}
 	a := &App{opts: o, faults: faults.New(o.Logger, o.Registry), metrics: newMetrics(o.Registry)}
 	a.rules.Store(o.Rules)
+	boards := board.New(o.Store, a.rules.Load, o.Now)
+	a.outcomes = newOutcomes(boards, &o, a.metrics)
 	var err error
 	a.ingest, err = ingest.New(ingest.Options{
-		Conn: o.Conn, Store: o.Store, Rules: a.rules.Load, Log: o.Log, Owner: owner(),
+		Conn: o.Conn, Store: o.Store, Rules: a.rules.Load, Committed: a.outcomes.committed, Log: o.Log, Owner: owner(),
 		Faults: a.faults, Logger: o.Logger, Registerer: o.Registry,
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.api = api.New(api.Options{
-		Boards: board.New(o.Store, a.rules.Load, o.Now), Rules: a.rules.Load,
+		Boards: boards, Rules: a.rules.Load,
 		Slice: o.Slice, Now: o.Now, Logger: o.Logger,
 	})
 	a.bus = newBus(a)
@@ -161,7 +164,11 @@ func (a *App) Start(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a.cancel, a.done = cancel, make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { a.ingest.Run(run) })
+	wg.Go(func() {
+		defer close(a.outcomes.folds) // nothing is committed any more
+		a.ingest.Run(run)
+	})
+	wg.Go(func() { a.outcomes.run(run) })
 	if a.listener != nil {
 		a.opts.Logger.Info("serving", "address", a.listener.Addr().String())
 		wg.Go(func() { a.serve(run) })

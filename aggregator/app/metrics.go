@@ -8,6 +8,7 @@ import (
 
 type metrics struct {
 	requests *prometheus.HistogramVec
+	outcomes *prometheus.CounterVec
 	reloads  *prometheus.CounterVec
 	loaded   prometheus.Gauge
 }
@@ -19,6 +20,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "How long requests took, by where they came in, and whether they were answered.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}, []string{"via", "answered"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hotboard_outcomes_total",
+			Help: "Verdicts on votes and used-up keys that edges were to be told of, by result: published, failed, or dropped because there were too many.",
+		}, []string{"result"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_rules_reloads_total",
 			Help: "Reloads of the rules, by result: ok or refused.",
@@ -28,7 +33,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "When the rules in force were loaded.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.reloads, m.loaded)
+	reg.MustRegister(m.requests, m.outcomes, m.reloads, m.loaded)
 	m.loaded.SetToCurrentTime()
 	return m
 }

@@ -34,7 +34,10 @@ type Options struct {
 	Store store.Store
 	// Rules returns the rules in force; they may change between two calls.
 	Rules func() *ruleset.Ruleset
-	Log   LogOptions
+	// Committed, when given, is called with every fold once it is in the store. It
+	// must not block: the shard waits for it.
+	Committed func(*fold.Result)
+	Log       LogOptions
 	// Owner names this process among those that fold the same store.
 	Owner      string
 	Faults     *faults.Registry

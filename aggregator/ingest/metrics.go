@@ -10,6 +10,7 @@ import (
 
 type metrics struct {
 	hits      *prometheus.CounterVec
+	shadowed  *prometheus.CounterVec
 	batches   *prometheus.CounterVec
 	lost      prometheus.Counter
 	conflicts prometheus.Counter
@@ -29,6 +30,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "hotboard_hits_total",
 			Help: "Hits by what became of them. A hit that is folded again after the store or the log went back is counted here again.",
 		}, []string{"list", "reason"}),
+		shadowed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hotboard_shadowed_total",
+			Help: "Votes that a limit in shadow would have refused.",
+		}, []string{"list", "rule"}),
 		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_batches_total",
 			Help: "Batches read from the log, by what became of them.",
@@ -77,7 +82,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "How large the log may become.",
 		}),
 	}
-	reg.MustRegister(m.hits, m.batches, m.lost, m.conflicts, m.rewinds, m.commit, m.size, m.delay,
+	reg.MustRegister(m.hits, m.shadowed, m.batches, m.lost, m.conflicts, m.rewinds, m.commit, m.size, m.delay,
 		m.position, m.gaps, m.logBytes, m.logMax)
 	return m
 }
@@ -86,6 +91,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func (m *metrics) committed(msgs []fold.Message, hits int, res *fold.Result, took time.Duration) {
 	for o, n := range res.Hits {
 		m.hits.WithLabelValues(o.List, string(o.Reason)).Add(float64(n))
+	}
+	for k, n := range res.Shadowed {
+		m.shadowed.WithLabelValues(k.List, k.Rule).Add(float64(n))
 	}
 	for _, g := range res.Lost {
 		m.lost.Add(float64(g.To - g.From + 1))

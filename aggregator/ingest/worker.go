@@ -318,6 +318,9 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 	w.at(state.Position)
 	w.fine()
 	w.in.metrics.committed(msgs, hits, res, time.Since(began))
+	if w.in.Committed != nil {
+		w.in.Committed(res)
+	}
 	w.tell(res, poisoned, state)
 	return nil
 }
