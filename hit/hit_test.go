@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hotboard/hotboard/hit"
 )
@@ -26,11 +27,24 @@ func sample() *hit.Batch {
 	}
 }
 
+// votes is a batch with every field that a vote can have.
+func votes() *hit.Batch {
+	return &hit.Batch{
+		Version: hit.Version, Edge: "0123456789abcdef", Shard: 3, Seq: 43,
+		Hits: []hit.Hit{
+			{Kind: hit.Vote, List: "best-band", Item: "the-knights", Visitor: 7, Time: 1_795_176_000_125},
+			{Kind: hit.Vote, List: "best-band", Item: "none", Visitor: 0xfedcba9876543210, Time: 1_795_176_000_126, Channel: "radio", Confirm: 1<<64 - 1,
+				Quotas: []hit.Quota{{Rule: "hourly", Window: "hour", Key: 1}, {Rule: "daily", Window: "campaign", Key: 1<<64 - 1}}},
+		},
+	}
+}
+
 // Every later version of this package has to read what version 1 wrote.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]*hit.Batch{
 		"v1-batch.cbor": sample(),
+		"v1-votes.cbor": votes(),
 		"v1-empty.cbor": {Version: hit.Version, Edge: "e", Shard: 0, Seq: 1},
 	} {
 		path := filepath.Join("testdata", name)
@@ -83,8 +97,19 @@ func TestLargestBatchFits(t *testing.T) {
 	b := sample()
 	b.Hits = nil
 	id := strings.Repeat("é", hit.MaxIDBytes/2)
+	largest := hit.Hit{
+		Kind: hit.Vote, List: id, Item: id, Visitor: 1<<64 - 1, Time: 1 << 62, Published: 1 << 62, PublishedFrom: hit.FromOrigin,
+		Channel: strings.Repeat("x", hit.MaxChannelBytes), Confirm: 1<<64 - 1,
+	}
+	for range hit.MaxQuotas {
+		// A limit's name has up to 32 bytes; no window has a longer name.
+		largest.Quotas = append(largest.Quotas, hit.Quota{Rule: strings.Repeat("r", 32), Window: "campaign", Key: 1<<64 - 1})
+	}
+	if err := largest.Valid(); err != nil {
+		t.Fatal(err)
+	}
 	for range hit.MaxHits {
-		b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: id, Item: id, Visitor: 1<<64 - 1, Time: 1 << 62, Published: 1 << 62, PublishedFrom: hit.FromOrigin})
+		b.Hits = append(b.Hits, largest)
 	}
 	data, err := hit.Encode(b)
 	if err != nil {
@@ -161,7 +186,7 @@ func TestMessage(t *testing.T) {
 // FuzzDecode feeds Decode anything: it must not panic, and what it accepts must
 // survive being encoded again.
 func FuzzDecode(f *testing.F) {
-	for _, name := range []string{"v1-batch.cbor", "v1-empty.cbor"} {
+	for _, name := range []string{"v1-batch.cbor", "v1-votes.cbor", "v1-empty.cbor"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -188,7 +213,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(b, c); diff != "" {
+		if diff := cmp.Diff(b, c, cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -209,6 +234,11 @@ func TestValidHit(t *testing.T) {
 		"C1 control":        {func(h *hit.Hit) { h.Item = "a\u0085b" }, false},
 		"no time":           {func(h *hit.Hit) { h.Time = 0 }, false},
 		"unknown source":    {func(h *hit.Hit) { h.PublishedFrom = 77 }, false},
+		"a vote":            {func(h *hit.Hit) { *h = votes().Hits[1] }, true},
+		"a long channel":    {func(h *hit.Hit) { h.Channel = strings.Repeat("x", hit.MaxChannelBytes) }, true},
+		"too long a one":    {func(h *hit.Hit) { h.Channel = strings.Repeat("x", hit.MaxChannelBytes+1) }, false},
+		"many quotas":       {func(h *hit.Hit) { h.Quotas = make([]hit.Quota, hit.MaxQuotas) }, true},
+		"too many":          {func(h *hit.Hit) { h.Quotas = make([]hit.Quota, hit.MaxQuotas+1) }, false},
 	} {
 		h := sample().Hits[1]
 		tc.change(&h)
@@ -245,6 +275,15 @@ func TestShardIsStable(t *testing.T) {
 	} {
 		if got := hit.Shard(hit.View, tc.list, tc.item, tc.n); got != tc.want {
 			t.Errorf("shard of %s/%s in %d: got %d, want %d", tc.list, tc.item, tc.n, got, tc.want)
+		}
+	}
+	// All votes of a list are in one shard, whatever they are for.
+	for _, item := range []string{"", "a", "the-knights"} {
+		if got, want := hit.Shard(hit.Vote, "best-band", item, 16), shardFNV("best-band", 16); got != want {
+			t.Errorf("shard of a vote for %q: got %d, want %d", item, got, want)
+		}
+		if got := hit.Shard(hit.Vote, "best-band", item, 1); got != 0 {
+			t.Errorf("shard %d of 1", got)
 		}
 	}
 	seen := map[int]int{}
