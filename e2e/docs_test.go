@@ -1,58 +1,136 @@
 package e2e
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/hotboard/hotboard/aggregator/config"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// What docs/configuration.md shows has to be what the programs take.
+// block is a piece of code in a document.
+type block struct {
+	name     string // the document, and the line that it begins in
+	language string
+	text     string
+}
+
+// documented returns the pieces of code in README.md and docs.
+func documented(t *testing.T) []block {
+	t.Helper()
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	var blocks []block
+	fence := regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+	for _, file := range append(files, "../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range fence.FindAllSubmatchIndex(text, -1) {
+			line := 1 + bytes.Count(text[:m[0]], []byte("\n"))
+			blocks = append(blocks, block{
+				name:     fmt.Sprintf("%s:%d", filepath.Base(file), line),
+				language: string(text[m[2]:m[3]]),
+				text:     string(text[m[4]:m[5]]),
+			})
+		}
+	}
+	return blocks
+}
+
+// What the documents show has to be what the programs take.
 func TestDocumentedConfiguration(t *testing.T) {
+	// Not in parallel: Caddy validates in the state of the process.
+	dir := t.TempDir()
+	patterns, err := os.ReadFile("testdata/bots.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "crawler-user-agents.json"), patterns, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]int)
+	for _, b := range documented(t) {
+		t.Run(b.name, func(t *testing.T) {
+			switch {
+			case b.language == "caddyfile":
+				validateCaddy(t, adaptBlock(t, dir, b.text))
+			case b.language == "json" && strings.Contains(b.text, `"apps"`):
+				validateCaddy(t, []byte(b.text))
+			case b.language == "yaml" && strings.HasPrefix(b.text, "lists:"):
+				if _, err := ruleset.ParseYAML(b.name, []byte(b.text)); err != nil {
+					t.Error(err)
+				}
+			case b.language == "yaml" && strings.HasPrefix(b.text, "listen:"):
+				if _, err := config.Parse(filepath.Join(dir, "aggregator.yaml"), []byte(b.text)); err != nil {
+					t.Error(err)
+				}
+			default:
+				return
+			}
+			seen[b.language]++
+		})
+	}
+	if seen["caddyfile"] < 8 || seen["json"] < 1 || seen["yaml"] < 2 {
+		t.Errorf("only so many were found: %v", seen)
+	}
+}
+
+func adaptBlock(t *testing.T, dir, text string) []byte {
+	t.Helper()
+	if formatted := caddyfile.Format([]byte(text)); string(formatted) != text {
+		t.Errorf("not formatted; caddy fmt makes it\n%s", formatted)
+	}
+	return adapt(t, filepath.Join(dir, "Caddyfile"), []byte(text))
+}
+
+func validateCaddy(t *testing.T, config []byte) {
+	t.Helper()
+	var c caddy.Config
+	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&c); err != nil {
+		t.Errorf("not valid: %v\n%s", err, config)
+	}
+}
+
+// Every reason that the code has is explained, and no other.
+func TestDocumentedReasons(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../docs/configuration.md")
+	_, table, _ := strings.Cut(readText(t, "../docs/configuration.md"), "| reason | meaning |")
+	var explained []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)(?::<name>)?` \\|").FindAllStringSubmatch(table, -1) {
+		explained = append(explained, m[1])
+	}
+	slices.Sort(explained)
+	var known []string
+	for _, m := range regexp.MustCompile(`(?m)^\t\w+ +(?:Reason +)?= "([a-z_]+)"`).FindAllStringSubmatch(readText(t, "../ruleset/reason.go"), -1) {
+		known = append(known, m[1])
+	}
+	slices.Sort(known)
+	if len(known) < 20 || !slices.Equal(known, explained) {
+		t.Errorf("the code has\n%v\ndocs/configuration.md explains\n%v", known, explained)
+	}
+}
+
+func readText(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := func(language string) string {
-		m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(doc)
-		if m == nil {
-			t.Fatalf("there is no %s in it", language)
-		}
-		return string(m[1])
-	}
-	adapted, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(block("caddyfile")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range warnings {
-		if !strings.Contains(w.Message, "not formatted") { // its comments stand in a column
-			t.Error(w)
-		}
-	}
-	if !strings.Contains(string(adapted), `"handler":"hotboard"`) {
-		t.Errorf("no handler in %s", adapted)
-	}
-	file := filepath.Join(t.TempDir(), "aggregator.yaml")
-	if err := os.WriteFile(file, []byte(block("yaml")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(c.Rules.Lists) != 2 {
-		t.Errorf("%d lists", len(c.Rules.Lists))
-	}
-	for _, r := range []ruleset.Reason{ruleset.Counted, ruleset.Bot, ruleset.OptOut, ruleset.DroppedQueueFull} {
-		if !strings.Contains(string(doc), "| `"+string(r)+"` |") {
-			t.Errorf("the reason %s is missing", r)
-		}
-	}
+	return string(text)
 }

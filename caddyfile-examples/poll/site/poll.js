@@ -1,0 +1,50 @@
+// Sends the vote, and says what came of it. /hotboard.js keeps the board.
+
+const form = document.getElementById("poll");
+const said = document.getElementById("said");
+const board = document.querySelector("hot-list");
+const names = new Map([...form.elements].map((b) => [b.value, b.lastChild.textContent.trim()]));
+
+// The board has ids: give them names, and bars as long as their share.
+board.addEventListener("hotboard", ({ detail: { items } }) => {
+  const all = items.reduce((sum, item) => sum + item.views, 0);
+  for (const item of items) item.title = names.get(item.id);
+  requestAnimationFrame(() => {
+    for (const item of items) {
+      board.querySelector(`[data-item="${CSS.escape(item.id)}"]`)?.style.setProperty("--share", item.views / all);
+    }
+  });
+});
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const option = event.submitter.value;
+  said.textContent = "…";
+  try {
+    // The query says where this voter came from (?via=newsletter).
+    const answer = await fetch("/api/votes" + location.search, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ list: "dinner", option }),
+    });
+    said.textContent = explain(option, await answer.json());
+  } catch {
+    said.textContent = "The vote did not get through. Please try again.";
+  }
+});
+
+function explain(option, { votes, error }) {
+  const vote = votes?.[0];
+  if (!vote) return error.message;
+  if (!vote.accepted || vote.verdict === "over_quota") {
+    return `You have voted already. ${vote.retry_after ? `The next vote is in ${duration(vote.retry_after)}.` : ""}`;
+  }
+  if (vote.verdict === "counted") return `Thank you. ${names.get(option)} is number ${vote.rank} now.`;
+  return "Thank you. Your vote will be counted in a moment.";
+}
+
+function duration(seconds) {
+  if (seconds < 100) return `${seconds} seconds`;
+  if (seconds < 100 * 60) return `${Math.ceil(seconds / 60)} minutes`;
+  return `${Math.ceil(seconds / 3600)} hours`;
+}
