@@ -17,6 +17,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/importer"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
 const importUsage = `Counts access logs in combined, common or Caddy's JSON format, plain or gzipped,
@@ -40,6 +41,7 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 	data := fs.String("data", "", "the data `directory` of the embedded default")
 	rulesFile := fs.String("rules", "", "a `file` of rules to go by")
 	list := fs.String("list", "", "the only `list` to count")
+	botsFile := fs.String("bots", "", "the `file` of patterns of bots (default: the one that the rules name)")
 	if err := parse(fs, args, true); err != nil {
 		return err
 	}
@@ -68,14 +70,34 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 	if err != nil {
 		return err
 	}
-	failed := target.knows(ctx, *list)
+	patterns, failed := loadPatterns(*botsFile, target.rules)
+	if failed == nil {
+		failed = target.knows(ctx, *list)
+	}
 	for _, name := range fs.Args() {
 		if failed != nil {
 			break
 		}
-		failed = importLog(ctx, target, name, *list, t)
+		failed = importLog(ctx, importer.Options{Conn: target.conn, Rules: target.rules, Patterns: patterns, List: *list}, name, t)
 	}
 	return errors.Join(failed, target.close())
+}
+
+// loadPatterns reads the patterns of bots: those of a file, or else of the one
+// that the rules name, if they do.
+func loadPatterns(file string, rules *ruleset.Ruleset) (*bots.Patterns, error) {
+	named := file == "" && rules.Bots != nil && rules.Bots.File != ""
+	if named {
+		file = rules.Bots.File
+	}
+	if file == "" {
+		return nil, nil
+	}
+	p, err := bots.LoadFile(file)
+	if err != nil && named {
+		return nil, fmt.Errorf("%w (the rules name this file; where it is somewhere else, say so with -bots)", err)
+	}
+	return p, err
 }
 
 // importTarget is where logs are imported to.
@@ -157,14 +179,15 @@ func rulesInForce(ctx context.Context, nc *nats.Conn) (*ruleset.Ruleset, error) 
 }
 
 // importLog imports one file, or standard input.
-func importLog(ctx context.Context, target *importTarget, name, list string, t terminal) error {
+func importLog(ctx context.Context, o importer.Options, name string, t terminal) error {
 	file, err := openLog(name, t)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	p := newProgress(t.err, name)
-	s, err := importer.Import(ctx, importer.Options{Conn: target.conn, Rules: target.rules, List: list, Progress: p.show}, file)
+	o.Progress = p.show
+	s, err := importer.Import(ctx, o, file)
 	p.end()
 	if err != nil {
 		if ctx.Err() != nil {

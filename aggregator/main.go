@@ -22,6 +22,7 @@ Usage:
                                              say what is wrong with a configuration
   aggregator import [-config FILE | -data DIR] LOG...
                                              count access logs; - is standard input
+  aggregator bots [-file FILE] [-rules FILE] say which User-Agents are bots', and why
   aggregator version                         say which build this is
 
 FILE is aggregator.yaml unless it is given. Each command tells more with -help.
@@ -69,6 +70,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 		err = check(rest, t)
 	case "import":
 		err = importLogs(ctx, rest, t)
+	case "bots":
+		err = classifyBots(rest, t)
 	case "version":
 		err = printVersion(rest, t)
 	case "help":

@@ -25,6 +25,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/accesslog"
+	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
 // linesPerBatch is how many lines of a log make one batch for each shard,
@@ -38,6 +39,8 @@ type Options struct {
 	Conn *nats.Conn
 	// Rules say what a view is.
 	Rules *ruleset.Ruleset
+	// Patterns, when given, are those of the file that the rules for bots name.
+	Patterns *bots.Patterns
 	// List, when given, is the only list that is counted.
 	List string
 	// Progress, when given, is called now and then, from one goroutine at a time.
@@ -85,7 +88,7 @@ func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error)
 		return nil, err
 	}
 	im.batches = uint64((lines + linesPerBatch - 1) / linesPerBatch)
-	if im.judge, err = newJudge(o.Rules, o.List, content); err != nil {
+	if im.judge, err = newJudge(o, content); err != nil {
 		return nil, err
 	}
 	for _, l := range im.judge.lists {

@@ -269,7 +269,7 @@ func TestVisitorsDependOnTheDayAndTheContent(t *testing.T) {
 	t.Parallel()
 	r := rules(t)
 	visitor := func(content byte, at time.Time) string {
-		j, err := newJudge(r, "", [32]byte{content})
+		j, err := newJudge(Options{Rules: r}, [32]byte{content})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,9 +39,11 @@ type listHit struct {
 	list int
 }
 
-func newJudge(rules *ruleset.Ruleset, only string, content [sha256.Size]byte) (*judge, error) {
+func newJudge(o Options, content [sha256.Size]byte) (*judge, error) {
+	rules, only := o.Rules, o.List
 	j := &judge{rules: rules, index: map[*ruleset.List]int{}, bots: bots.New(rules.Bots, botCache), content: content,
 		summary: Summary{Reasons: map[ruleset.Reason]int{}, Views: map[string]int{}}}
+	j.bots.SetPatterns(o.Patterns)
 	if only != "" && rules.List(only) == nil {
 		return nil, fmt.Errorf("the rules have no list %q", only)
 	}

@@ -3,43 +3,105 @@ package bots
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hotboard/hotboard/ruleset"
 )
 
-const chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
+const (
+	chrome    = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
+	googlebot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+)
 
-func TestClassify(t *testing.T) {
-	t.Parallel()
-	person := Verdict{}
-	crawler := Verdict{Bot: true, Class: "crawler", Reason: "name"}
-	empty := Verdict{Bot: true, Class: "empty", Reason: "no_user_agent"}
-	tests := []struct {
-		userAgent string
-		want      Verdict
-	}{
-		{chrome, person},
-		{"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", person},
-		{"Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1", person},
-		{"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Safari/605.1.15", person},
-		{"Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36", person},
-		{"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", crawler},
-		{"Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)", crawler},
-		{"Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)", crawler},
-		{"", empty},
-		{"  ", empty},
-		{"-", empty},
-		{chrome + strings.Repeat("x", 2*maxUserAgent), person},
-		{"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)" + strings.Repeat(" ", 2*maxUserAgent), crawler},
+func provisioned(t testing.TB, b *ruleset.Bots) *ruleset.Bots {
+	t.Helper()
+	r := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "a", Pages: []string{"/{id}"}}}, Bots: b}
+	if err := r.Provision(); err != nil {
+		t.Fatal(err)
 	}
-	c := New(nil, 100)
+	return r.Bots
+}
+
+func patterns(t testing.TB, json string) *Patterns {
+	t.Helper()
+	p, err := ParsePatterns("bots.json", []byte(json))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestClassify_Order(t *testing.T) {
+	t.Parallel()
+	c := New(provisioned(t, &ruleset.Bots{
+		Allow: &ruleset.Clients{UserAgents: []string{"OurMonitor"}, CIDRs: []string{"10.0.0.0/8", "::ffff:172.16.0.0/108"}},
+		Deny:  &ruleset.Clients{UserAgents: []string{"EvilApp"}, CIDRs: []string{"192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "10.6.6.6"}},
+	}), 100)
+	c.SetPatterns(patterns(t, `[{"pattern": "^Plain"}, {"pattern": "Win64", "tags": ["seo"]}, {"pattern": "Googlebot"}]`))
+	const (
+		macintosh = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Safari/605.1.15"
+		evil      = macintosh + " evilapp/1.0"
+	)
+	tests := []struct {
+		name, userAgent, ip, class, reason string
+	}{
+		{"nothing speaks against it", macintosh, "203.0.113.1", "", ""},
+		{"no address", macintosh, "", "", ""},
+		{"built in", "curl/8.5.0", "203.0.113.1", "http_library", "token curl"},
+		{"file before built in", googlebot, "203.0.113.1", "search_engine", "pattern Googlebot"},
+		{"file of what is a browser", chrome, "203.0.113.1", "seo_tool", "pattern Win64"},
+		{"file without a class", "PlainTool/1.0 (Linux)", "203.0.113.1", "other", "pattern ^Plain"},
+		{"denied range", macintosh, "192.0.2.9", "denied", "deny cidr"},
+		{"denied range, of IPv6", macintosh, "2001:db8:1::1", "denied", "deny cidr"},
+		{"denied address", macintosh, "198.51.100.7", "denied", "deny cidr"},
+		{"beside it", macintosh, "198.51.100.8", "", ""},
+		{"denied range, of IPv4 in IPv6", macintosh, "::ffff:192.0.2.9", "denied", "deny cidr"},
+		{"denied by name, in any case", evil, "203.0.113.1", "denied", "deny user_agent"},
+		{"denied range before built in", "curl/8.5.0", "192.0.2.9", "denied", "deny cidr"},
+		{"allowed range before all", "curl/8.5.0", "10.1.1.1", "", "allow cidr"},
+		{"allowed range, written as IPv6", "curl/8.5.0", "172.16.0.9", "", "allow cidr"},
+		{"allowed range before the file", googlebot, "10.1.1.1", "", "allow cidr"},
+		{"allowed range before a denied address in it", macintosh, "10.6.6.6", "", "allow cidr"},
+		{"allowed range before a denied name", evil, "10.1.1.1", "", "allow cidr"},
+		{"allowed by name", "ourmonitor-bot/2.0", "203.0.113.1", "", "allow user_agent"},
+		{"allowed by name before a denied range", "OurMonitor-bot/2.0", "192.0.2.9", "", "allow user_agent"},
+		{"allowed by name before a denied one", "OurMonitor EvilApp", "192.0.2.9", "", "allow user_agent"},
+		{"empty", "", "203.0.113.1", "empty", "no_user_agent"},
+		{"empty, allowed", "", "10.0.0.1", "", "allow cidr"},
+	}
 	for range 2 { // the second time from the cache
 		for _, tt := range tests {
-			if got := c.Classify(tt.userAgent, netip.Addr{}); got != tt.want {
-				t.Errorf("%.60q: %+v, want %+v", tt.userAgent, got, tt.want)
+			var ip netip.Addr
+			if tt.ip != "" {
+				ip = netip.MustParseAddr(tt.ip)
+			}
+			got := c.Classify(tt.userAgent, ip)
+			if got.Bot != (tt.class != "") || got.Class != tt.class || got.Reason != tt.reason {
+				t.Errorf("%s: %+v, want %q, %q", tt.name, got, tt.class, tt.reason)
 			}
 		}
+	}
+}
+
+func TestClassify_Long(t *testing.T) {
+	t.Parallel()
+	c := New(nil, 100)
+	for _, tt := range []struct {
+		userAgent string
+		bot       bool
+	}{
+		{chrome + strings.Repeat("x", 2*maxUserAgent), false},
+		{googlebot + strings.Repeat(" ", 2*maxUserAgent), true},
+	} {
+		if got := c.Classify(tt.userAgent, netip.Addr{}); got.Bot != tt.bot {
+			t.Errorf("%.60q: %+v", tt.userAgent, got)
+		}
+	}
+	if n := c.rules.Load().cache.size(); n != 0 {
+		t.Errorf("%d entries after User-Agents that are too long", n)
 	}
 }
 
@@ -61,23 +123,38 @@ func TestCacheIsBounded(t *testing.T) {
 			}
 		}
 		// Each shard rounds its generations up.
-		if n, limit := c.cache.size(), size+2*cacheShards; n > limit {
+		cache := c.rules.Load().cache
+		if n, limit := cache.size(), size+2*cacheShards; n > limit {
 			t.Errorf("size %d: %d entries, more than %d", size, n, limit)
 		}
-		if _, ok := c.cache.get(chrome); !ok && size >= 100 {
+		if _, ok := cache.get(chrome); !ok && size >= 100 {
 			t.Errorf("size %d: a flood pushed out what was in use", size)
 		}
 	}
+}
+
+func TestSetPatternsForgetsVerdicts(t *testing.T) {
+	t.Parallel()
 	c := New(nil, 100)
-	c.Classify(strings.Repeat("x", maxUserAgent+1), netip.Addr{})
-	if n := c.cache.size(); n != 0 {
-		t.Errorf("%d entries after a User-Agent that is too long", n)
+	is := func(want bool) {
+		t.Helper()
+		if got := c.Classify(chrome, netip.Addr{}); got.Bot != want {
+			t.Errorf("%+v, want a bot: %v", got, want)
+		}
 	}
+	is(false)
+	c.SetPatterns(patterns(t, `[{"pattern": "Chrome"}]`))
+	is(true)
+	c.SetPatterns(patterns(t, `[]`))
+	is(false)
+	c.SetPatterns(nil)
+	is(false)
 }
 
 func TestClassifyIsConcurrent(t *testing.T) {
 	t.Parallel()
 	c := New(nil, 50)
+	same := patterns(t, `[{"pattern": "Googlebot"}]`)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -90,6 +167,9 @@ func TestClassifyIsConcurrent(t *testing.T) {
 				if got := c.Classify(agent, netip.Addr{}); got.Bot != bot {
 					t.Errorf("%q: %+v", agent, got)
 				}
+				if i%100 == 0 {
+					c.SetPatterns(same)
+				}
 			}
 		})
 	}
@@ -97,11 +177,46 @@ func TestClassifyIsConcurrent(t *testing.T) {
 }
 
 func TestClassifyAllocates(t *testing.T) {
-	c := New(nil, 100)
-	c.Classify(chrome, netip.Addr{})
-	if n := testing.AllocsPerRun(100, func() { c.Classify(chrome, netip.Addr{}) }); n != 0 {
-		t.Errorf("%v allocations for a User-Agent that is known", n)
+	c := New(provisioned(t, &ruleset.Bots{
+		Allow: &ruleset.Clients{CIDRs: []string{"10.0.0.0/8"}},
+		Deny:  &ruleset.Clients{CIDRs: []string{"192.0.2.0/24", "2001:db8::/32"}},
+	}), 100)
+	for _, ip := range []netip.Addr{{}, netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1%eth0")} {
+		c.Classify(chrome, ip)
+		if n := testing.AllocsPerRun(100, func() { c.Classify(chrome, ip) }); n != 0 {
+			t.Errorf("%v: %v allocations for a User-Agent that is known", ip, n)
+		}
 	}
+}
+
+// Whatever is sent, a verdict is made of our own words.
+func FuzzClassify(f *testing.F) {
+	for _, tt := range verdicts {
+		f.Add(tt.userAgent)
+	}
+	for _, s := range []string{"\x00", "(", ")", "Mozilla/5.0 ()", "a@b.c", "@", "x@y", "Bot\xff", "[fb", ".com", "K.com"} {
+		f.Add(s)
+	}
+	c := New(nil, 10)
+	c.SetPatterns(patterns(f, `[{"pattern": "(?i)fox"}, {"pattern": "^x.y"}]`))
+	reasons := map[string]bool{"": true, "no_user_agent": true, "library": true, "pattern (?i)fox": true, "pattern ^x.y": true}
+	for _, n := range newNames().list {
+		reasons[n.reason] = true
+	}
+	for _, w := range words() {
+		reasons["word "+w.text] = true
+	}
+	f.Fuzz(func(t *testing.T, userAgent string) {
+		v := c.Classify(userAgent, netip.Addr{})
+		switch {
+		case v.Bot != (v.Class != ""), v.Bot != (v.Reason != ""), v.Bot && !slices.Contains(ruleset.BotClasses, v.Class):
+			t.Errorf("%q: %+v", userAgent, v)
+		case !slices.Contains(ruleset.Devices, v.Device):
+			t.Errorf("%q: device %q", userAgent, v.Device)
+		case !reasons[v.Reason] && !strings.HasPrefix(v.Reason, "structure: "):
+			t.Errorf("%q: reason %q", userAgent, v.Reason)
+		}
+	})
 }
 
 func BenchmarkClassify(b *testing.B) {
@@ -114,10 +229,13 @@ func BenchmarkClassify(b *testing.B) {
 			}
 		})
 	})
-	b.Run("new", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			classify(chrome)
-		}
-	})
+	for name, agent := range map[string]string{"new_browser": chrome, "new_bot": googlebot} {
+		b.Run(name, func(b *testing.B) {
+			c := New(nil, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.judge(agent, nil)
+			}
+		})
+	}
 }

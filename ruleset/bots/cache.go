@@ -27,8 +27,8 @@ type cacheShard struct {
 // remembered holds its own key: a string that a caller passes may be part of a
 // larger one, such as a line of a log, which must not be kept alive.
 type remembered struct {
-	key     string
-	verdict Verdict
+	key string
+	agent
 }
 
 func newCache(size int) *cache {
@@ -44,24 +44,24 @@ func (c *cache) shard(key string) *cacheShard {
 	return &c.shards[maphash.String(c.seed, key)%cacheShards]
 }
 
-func (c *cache) get(key string) (Verdict, bool) {
+func (c *cache) get(key string) (agent, bool) {
 	s := c.shard(key)
 	s.mu.RLock()
 	r, ok := s.young[key]
 	if ok {
 		s.mu.RUnlock()
-		return r.verdict, true
+		return r.agent, true
 	}
 	r, ok = s.old[key]
 	s.mu.RUnlock()
 	if ok {
 		s.put(r)
 	}
-	return r.verdict, ok
+	return r.agent, ok
 }
 
-func (c *cache) put(key string, v Verdict) {
-	c.shard(key).put(remembered{strings.Clone(key), v})
+func (c *cache) put(key string, a agent) {
+	c.shard(key).put(remembered{strings.Clone(key), a})
 }
 
 func (s *cacheShard) put(r remembered) {

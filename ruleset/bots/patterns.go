@@ -1,0 +1,264 @@
+package bots
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/configfile"
+)
+
+// Bounds of a file of patterns, which keep what a wrong one costs within reason.
+// The public list has 1,500 patterns in 0.6 MB.
+const (
+	maxPatternsBytes = 16 << 20
+	maxPatterns      = 100_000
+	maxPattern       = 1000 // bytes of one
+)
+
+// maxReason is how much of a pattern a reason shows, in bytes.
+const maxReason = 60
+
+// Patterns are regular expressions that are looked for in User-Agents. They are
+// compiled so that it matters little how many there are: one pass over the
+// User-Agent finds the literal texts that patterns need, and only the regular
+// expressions whose text is there are run.
+type Patterns struct {
+	all []pattern
+	// texts are the literals, and owner the pattern of each.
+	texts *automaton
+	owner []int
+	// always are patterns that need no text, which are run on every User-Agent.
+	always []int
+}
+
+// pattern is one entry of a file.
+type pattern struct {
+	class  string // one of ruleset.BotClasses, or "" where the file does not say
+	reason string
+	// re is nil where finding one of the literals is all there is to it.
+	re *regexp.Regexp
+}
+
+// Len returns how many patterns there are.
+func (p *Patterns) Len() int { return len(p.all) }
+
+// LoadFile reads a file of patterns, see [ParsePatterns].
+func LoadFile(path string) (*Patterns, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the patterns of bots: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPatternsBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the patterns of bots: %w", err)
+	}
+	return ParsePatterns(path, data)
+}
+
+// entry is one object of a file, as far as it matters here.
+type entry struct {
+	Pattern *string  `json:"pattern"`
+	Tags    []string `json:"tags"`
+}
+
+// ParsePatterns reads patterns in the JSON format of the public list
+// github.com/monperrus/crawler-user-agents: an array of objects that have a
+// "pattern", a regular expression of Go, and may have "tags", of which one that
+// names a class of bot sets the class. Other keys are left alone. Name stands in
+// errors, which join a [*configfile.Problem] for every mistake.
+func ParsePatterns(name string, data []byte) (*Patterns, error) {
+	if len(data) > maxPatternsBytes {
+		return nil, &configfile.Problem{File: name, Message: fmt.Sprintf("the file has more than %d MB", maxPatternsBytes>>20)}
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	r := &patternReader{name: name, data: data, dec: json.NewDecoder(bytes.NewReader(data))}
+	r.read()
+	if len(r.problems) > 0 {
+		return nil, errors.Join(r.problems...)
+	}
+	r.p.texts = newAutomaton(r.texts)
+	return &r.p, nil
+}
+
+// patternReader reads one file.
+type patternReader struct {
+	name     string
+	data     []byte
+	dec      *json.Decoder
+	p        Patterns
+	texts    []literal
+	problems []error
+}
+
+// addf notes a problem at an offset into the data.
+func (r *patternReader) addf(offset int64, path, format string, args ...any) {
+	before := r.data[:min(max(offset, 0), int64(len(r.data)))]
+	r.problems = append(r.problems, &configfile.Problem{
+		File:    r.name,
+		Line:    1 + bytes.Count(before, []byte("\n")),
+		Column:  len(before) - bytes.LastIndexByte(before, '\n'),
+		Path:    path,
+		Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// next is where the next value begins.
+func (r *patternReader) next() int64 {
+	offset := r.dec.InputOffset()
+	for offset < int64(len(r.data)) && strings.IndexByte(" \t\r\n,", r.data[offset]) >= 0 {
+		offset++
+	}
+	return offset
+}
+
+func (r *patternReader) read() {
+	const want = `want an array of objects with a "pattern", as in [{"pattern": "Googlebot"}]`
+	if t, err := r.dec.Token(); err != nil {
+		r.syntax(err)
+		return
+	} else if t != json.Delim('[') {
+		r.addf(0, "", want)
+		return
+	}
+	for i := 0; r.dec.More(); i++ {
+		if i == maxPatterns {
+			r.addf(r.next(), "", "the file has more than %d patterns", maxPatterns)
+			return
+		}
+		at, path := r.next(), fmt.Sprintf("[%d]", i)
+		var raw json.RawMessage
+		if err := r.dec.Decode(&raw); err != nil {
+			r.syntax(err)
+			return
+		}
+		var e entry
+		if err := json.Unmarshal(raw, &e); err != nil {
+			var kind *json.UnmarshalTypeError
+			if errors.As(err, &kind) && kind.Field != "" {
+				r.addf(at, path+"."+kind.Field, "want %s, not a %s", map[bool]string{true: "a string", false: "an array of strings"}[kind.Field == "pattern"], kind.Value)
+			} else {
+				r.addf(at, path, want)
+			}
+			continue
+		}
+		r.add(at, path+".pattern", &e)
+	}
+	if _, err := r.dec.Token(); err != nil {
+		r.syntax(err)
+		return
+	}
+	end := r.next()
+	if _, err := r.dec.Token(); err != io.EOF {
+		r.addf(end, "", "something follows the array")
+	}
+}
+
+// syntax notes that the data are not JSON.
+func (r *patternReader) syntax(err error) {
+	if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
+		r.addf(s.Offset-1, "", "this is not JSON: %v", err)
+		return
+	}
+	r.addf(int64(len(r.data)), "", "the file ends before the array does")
+}
+
+// add compiles one entry.
+func (r *patternReader) add(at int64, path string, e *entry) {
+	switch {
+	case e.Pattern == nil:
+		r.addf(at, path, "it is missing")
+		return
+	case len(*e.Pattern) > maxPattern:
+		r.addf(at, path, "it has %d bytes, more than %d", len(*e.Pattern), maxPattern)
+		return
+	}
+	// Files are written for several languages; some escape a slash, which Go
+	// takes for a slash.
+	re, err := regexp.Compile(*e.Pattern)
+	if err != nil {
+		r.addf(at, path, "%v; patterns are regular expressions of Go (RE2), which have no lookaround and no back references", err)
+		return
+	}
+	if re.MatchString("") {
+		r.addf(at, path, "%q matches every User-Agent", *e.Pattern)
+		return
+	}
+	n := len(r.p.all)
+	found := required(*e.Pattern)
+	if found.complete {
+		re = nil
+	}
+	for _, text := range found.texts {
+		r.texts = append(r.texts, text)
+		r.p.owner = append(r.p.owner, n)
+	}
+	if len(found.texts) == 0 {
+		r.p.always = append(r.p.always, n)
+	}
+	reason := *e.Pattern
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
+	}
+	r.p.all = append(r.p.all, pattern{class: classOfTags(e.Tags), reason: "pattern " + reason, re: re})
+}
+
+// match returns the first pattern of the file that matches, or nil.
+func (p *Patterns) match(userAgent string) *pattern {
+	first := len(p.all)
+	try := func(n int) {
+		if n < first && (p.all[n].re == nil || p.all[n].re.MatchString(userAgent)) {
+			first = n
+		}
+	}
+	p.texts.find(userAgent, func(text, _ int) bool {
+		try(p.owner[text])
+		return true
+	})
+	for _, n := range p.always {
+		try(n)
+	}
+	if first == len(p.all) {
+		return nil
+	}
+	return &p.all[first]
+}
+
+// classOfTags returns the class that a tag of the public list, or one of ours,
+// stands for.
+func classOfTags(tags []string) string {
+	for _, tag := range tags {
+		if slices.Contains(ruleset.BotClasses, tag) {
+			return tag
+		}
+		switch tag {
+		case "ai-crawler":
+			return "ai_crawler"
+		case "search-engine":
+			return "search_engine"
+		case "seo":
+			return "seo_tool"
+		case "feed-reader":
+			return "feed_reader"
+		case "http-library":
+			return "http_library"
+		case "monitoring":
+			return "monitor"
+		case "browser-automation":
+			return "headless_browser"
+		case "social-preview":
+			return "link_preview"
+		case "advertising", "academic":
+			return "crawler"
+		}
+	}
+	return ""
+}

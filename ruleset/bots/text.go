@@ -1,0 +1,48 @@
+package bots
+
+import "strings"
+
+// text is a User-Agent in the forms that rules look at it.
+type text struct {
+	raw   string
+	lower string
+	// mozilla says that it begins as those of browsers do, and comment is what
+	// stands in the first parentheses, in lower case.
+	mozilla bool
+	comment string
+	// app says that it runs on somebody's phone.
+	app bool
+}
+
+func newText(userAgent string) text {
+	// Some lists, and some who copy from them, leave the quotes on.
+	t := text{raw: strings.Trim(strings.TrimSpace(userAgent), `"'`)}
+	t.lower = strings.ToLower(t.raw)
+	t.mozilla = strings.HasPrefix(t.lower, "mozilla/")
+	if _, rest, ok := strings.Cut(t.lower, "("); ok {
+		t.comment, _, _ = strings.Cut(rest, ")")
+	}
+	t.app = t.hasAny(apps...)
+	return t
+}
+
+func (t *text) hasAny(texts ...string) bool {
+	for _, s := range texts {
+		if strings.Contains(t.lower, s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *text) beginsWithAny(texts ...string) bool {
+	for _, s := range texts {
+		if strings.HasPrefix(t.lower, s) {
+			return true
+		}
+	}
+	return false
+}
+
+func isLetter(c byte) bool { return 'a' <= lower(c) && lower(c) <= 'z' }
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
