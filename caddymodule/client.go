@@ -16,7 +16,8 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// referrerChannel as a source of the channel is the host of the Referer header.
+// referrerChannel as a source of the channel is the host of the Referer header, if
+// that is another site's.
 const referrerChannel = "referrer"
 
 // client is what a request tells about who sent it. It stays in the memory of
@@ -63,9 +64,7 @@ func (h *Handler) channelOf(r *http.Request) string {
 	for _, source := range h.Channel {
 		var c string
 		if source == referrerChannel {
-			if u, err := url.Parse(r.Header.Get("Referer")); err == nil {
-				c = strings.ToLower(u.Hostname())
-			}
+			c = referrerOf(r)
 		} else {
 			c = evaluate(r, source)
 		}
@@ -74,6 +73,16 @@ func (h *Handler) channelOf(r *http.Request) string {
 		}
 	}
 	return ""
+}
+
+// referrerOf returns the host of the page that led to r; "" for a page of the site
+// itself, which says nothing of where a visitor came from.
+func referrerOf(r *http.Request) string {
+	from, err := url.Parse(r.Header.Get("Referer"))
+	if err != nil || strings.EqualFold(from.Host, r.Host) {
+		return ""
+	}
+	return strings.ToLower(from.Hostname())
 }
 
 // validChannel returns c if it can be a channel.

@@ -18,8 +18,8 @@ import (
 // viewSuffix after a page's path is the endpoint that reports a view of it.
 const viewSuffix = "/view"
 
-// Handler counts the page views of a site, and answers the endpoints. Requests
-// that are neither pass through it untouched.
+// Handler counts the page views of a site, takes its votes, and answers the other
+// endpoints. Requests that are neither pass through it untouched.
 //
 // It decides by the path that the visitor asked for, before any rewrite. A
 // matcher that the handler has limits the endpoints too.
@@ -54,25 +54,28 @@ type Handler struct {
 	User string `json:"user,omitempty"`
 
 	// Whether a vote's body may name its user. Only for endpoints that visitors
-	// cannot reach, because anybody can write any name.
+	// cannot reach, because anybody can write any name. Default: false.
 	UserFromBody bool `json:"user_from_body,omitempty"`
 
 	// Where the channel of a request is found, for limits and votes: placeholders
 	// such as `{http.request.uri.query.utm_source}` or
-	// `{http.request.header.X-Channel}`, and `referrer` for the host of the page
-	// that led here. The first that says something counts.
+	// `{http.request.header.X-Channel}`, and `referrer` for the host of another
+	// site's page that led here. The first that says something counts: 1 to 64
+	// bytes, which leave the edge as they are. Default: requests have no channel.
 	Channel []string `json:"channel,omitempty"`
 
 	// How long the answer to a vote waits for what the aggregator says: whether it
-	// was counted, and the new score and rank. Default: it does not wait.
+	// was counted, and the new score and rank. At most 10s. Default: it does not
+	// wait.
 	Confirm caddy.Duration `json:"confirm,omitempty"`
 
-	// Whether visitors who ask for it by `Sec-GPC: 1` or `DNT: 1` are left
-	// uncounted.
+	// Whether views of visitors who ask for it by `Sec-GPC: 1` or `DNT: 1` are
+	// left uncounted. Default: false.
 	HonorOptOut bool `json:"honor_opt_out,omitempty"`
 
 	// Whether to say in the response header Hotboard-Verdict what becomes of a
 	// view. It shows visitors what counts: for finding mistakes, not for ever.
+	// Default: false.
 	DebugHeader bool `json:"debug_header,omitempty"`
 
 	app      *App
