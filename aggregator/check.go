@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hotboard/hotboard/aggregator/config"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/bots"
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
@@ -43,6 +46,13 @@ func check(args []string, t terminal) error {
 	if file := (*os.PathError)(nil); errors.As(err, &file) {
 		return err // nothing to read, so nothing to find a mistake in
 	}
+	patterns := 0
+	if err == nil && rules.Bots != nil && rules.Bots.File != "" {
+		var p *bots.Patterns
+		if p, err = bots.LoadFile(rules.Bots.File); err == nil {
+			patterns = p.Len()
+		}
+	}
 	if err != nil {
 		problems := configfile.Problems(err)
 		for _, p := range problems {
@@ -53,13 +63,90 @@ func check(args []string, t terminal) error {
 		}
 		return fmt.Errorf("%s has %d mistakes", checked, len(problems))
 	}
-	fmt.Fprintf(t.out, "%s is good.\n", checked)
-	for _, l := range rules.Lists {
-		pages := strings.Join(l.Pages, " ")
-		if pages == "" {
-			pages = "(beacons only)"
-		}
-		fmt.Fprintf(t.out, "  %-20s %-10s %s\n", l.Name, l.Score.Model, pages)
-	}
+	describe(t.out, checked, rules, patterns)
 	return nil
+}
+
+// describe says what there is in rules that are good.
+func describe(w io.Writer, file string, r *ruleset.Ruleset, patterns int) {
+	polls := 0
+	for _, l := range r.Lists {
+		if l.Votes != nil {
+			polls++
+		}
+	}
+	fmt.Fprintf(w, "%s is good: %s (%d of votes), %s", file, plural(len(r.Lists), "list"), polls, plural(len(r.Limits), "limit"))
+	if r.Bots != nil && r.Bots.File != "" {
+		fmt.Fprintf(w, ", %s of bots", plural(patterns, "pattern"))
+	}
+	fmt.Fprintln(w, ".")
+	for _, l := range r.Lists {
+		fmt.Fprintf(w, "  list  %-20s %-10s %s\n", l.Name, l.Score.Model, describeList(r, l))
+	}
+	for _, l := range r.Limits {
+		fmt.Fprintf(w, "  limit %-20s %s\n", l.Name, describeLimit(l))
+	}
+	if b := r.Bots; b != nil {
+		fmt.Fprintf(w, "  bots  %s allowed, %s denied\n", describeClients(b.Allow), describeClients(b.Deny))
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func describeList(r *ruleset.Ruleset, l *ruleset.List) string {
+	switch {
+	case l.Votes != nil:
+		s := "votes for any option"
+		if l.Votes.Options[0] != "*" {
+			s = "votes for " + plural(len(l.Votes.Options), "option")
+		}
+		if t := l.Votes.Opens; !t.IsZero() {
+			s += ", from " + t.Format(time.RFC3339)
+		}
+		if t := l.Votes.Closes; !t.IsZero() {
+			s += ", until " + t.Format(time.RFC3339)
+		}
+		if l.Votes.RequireUser {
+			s += ", of users"
+		}
+		return s
+	case r.CountsBots(l.Name):
+		return "(bots)"
+	case len(l.Pages) > 0:
+		return strings.Join(l.Pages, " ")
+	case l.ID != "":
+		return l.ID
+	}
+	return "(beacons only)"
+}
+
+func describeLimit(l *ruleset.Limit) string {
+	var b strings.Builder
+	for i := range l.Windows {
+		w := &l.Windows[i]
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d per %s", w.Max, w.Per)
+	}
+	b.WriteString(" by")
+	for _, d := range l.By {
+		b.WriteString(" " + string(d))
+	}
+	if l.Shadow {
+		b.WriteString(" (shadow: refuses nothing)")
+	}
+	return b.String()
+}
+
+func describeClients(c *ruleset.Clients) string {
+	if c == nil {
+		return "0"
+	}
+	return fmt.Sprint(len(c.UserAgents) + len(c.CIDRs))
 }

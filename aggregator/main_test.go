@@ -86,6 +86,41 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%v: %d\n%s%s", args, status, out, errs)
 		}
 	}
+	full := write(t, dir, "full.yaml", `
+lists:
+  - {name: articles, pages: ["/articles/{id}"]}
+  - {name: products, id: "{http.request.uri.query.id}"}
+  - {name: poll, votes: {options: [yes-sir, no-sir], closes: 2026-11-27T09:00:00Z, require_user: true}}
+  - {name: wishes, votes: {options: ["*"], opens: 2026-11-20T09:00:00Z}}
+  - {name: robots}
+  - {name: news}
+limits:
+  - {name: person, by: [user], windows: [{max: 1, per: day}, {max: 3, per: campaign}]}
+  - {name: address, by: [ip, item], shadow: true, windows: [{max: 5, per: 10s}]}
+bots:
+  file: bots.json
+  deny: {user_agents: [Spam], cidrs: [192.0.2.0/24]}
+  count: [{list: robots}]
+`)
+	if status, _, errs := command(t, "", "check", "-rules", full); status != 1 || !strings.Contains(errs, filepath.Join(dir, "bots.json")) {
+		t.Errorf("without the file of bots: %d\n%s", status, errs)
+	}
+	write(t, dir, "bots.json", `[{"pattern": "ExampleCrawler"}, {"pattern": "Another[0-9]"}]`)
+	want := full + ` is good: 6 lists (2 of votes), 2 limits, 2 patterns of bots.
+  list  articles             gravity    /articles/{id}
+  list  products             gravity    {http.request.uri.query.id}
+  list  poll                 count      votes for 2 options, until 2026-11-27T09:00:00Z, of users
+  list  wishes               count      votes for any option, from 2026-11-20T09:00:00Z
+  list  robots               gravity    (bots)
+  list  news                 gravity    (beacons only)
+  limit person               1 per day, 3 per campaign by user
+  limit address              5 per 10s by ip item (shadow: refuses nothing)
+  bots  0 allowed, 2 denied
+`
+	if status, out, errs := command(t, "", "check", "-rules", full); status != 0 || out != want {
+		t.Errorf("%d\n%s%s\nwant\n%s", status, out, errs, want)
+	}
+
 	status, _, errs := command(t, "", "check", "-config", bad)
 	if status != 1 || !strings.Contains(errs, "bad.yaml:4:") || !strings.Contains(errs, "bad.yaml:5:") || !strings.Contains(errs, "2 mistakes") {
 		t.Errorf("%d\n%s", status, errs)
