@@ -174,7 +174,8 @@ func TestQuickstartRuns(t *testing.T) {
 	for path, want := range map[string]string{
 		"/":                            "<h1>Short notes",
 		"/articles/tail-latency":       "<h1>The slowest one percent is everybody</h1>",
-		"/assets/hot.js":               "/hot?list=",
+		"/hotboard.js":                 `define("hot-list"`,
+		"/assets/hot.js":               `addEventListener("hotboard"`,
 		"/hot?list=articles":           `"items":[`,
 		"/api/hot?period=day":          `"period":"day"`,
 		"/articles/etags-still-matter": "If-None-Match",
@@ -284,4 +285,116 @@ func (e *example) aggregator(port int) *services.Program {
 	e.t.Helper()
 	return services.StartProgram(e.t, services.Aggregator, "http://127.0.0.1:"+strconv.Itoa(port)+"/-/ready",
 		"-config", filepath.Join(e.dir, "aggregator.yaml"))
+}
+
+func TestPollRuns(t *testing.T) {
+	t.Parallel()
+	site, err := filepath.Abs(filepath.Join(examples, "poll", "site"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := services.FreePort(t)
+	e := copyExample(t, "poll",
+		":8080", ":"+strconv.Itoa(port),
+		"\thotboard {\n\t\t# Votes", admin(services.FreePort(t))+believeMe+"\thotboard {\n\t\t# Votes",
+		"dir hotboard-data", "dir "+filepath.Join(t.TempDir(), "hotboard-data"),
+		"caddyfile-examples/poll/site", site,
+		"max 1 per day", "max 1 per campaign", // no midnight comes between
+		"confirm 2s", "confirm 10s") // on a machine that has other things to do
+	caddy, url := e.caddy("Caddyfile", port)
+	for path, want := range map[string]string{
+		"/":            `<hot-list list="dinner"`,
+		"/poll.js":     "/api/votes",
+		"/hotboard.js": "hot-list",
+	} {
+		if body := get(t, url+path); !strings.Contains(string(body), want) {
+			t.Errorf("%s does not hold %q:\n%s", path, want, body)
+		}
+	}
+
+	// The first vote of an edge may have to wait for the secrets that it shares
+	// with others: 503 asks to send it again.
+	for _, v := range []struct {
+		address, option, query string
+		status                 int
+	}{
+		{"192.0.2.1", "ramen", "", http.StatusOK},
+		{"192.0.2.1", "ramen", "", http.StatusTooManyRequests},
+		{"192.0.2.1", "tacos", "", http.StatusTooManyRequests},
+		{"192.0.2.1", "ramen", "?via=newsletter", http.StatusOK},
+		{"192.0.2.1", "ramen", "?via=newsletter", http.StatusTooManyRequests},
+		{"192.0.2.2", "curry", "", http.StatusOK},
+		{"2001:db8::3", "curry", "", http.StatusOK},
+		{"2001:db8::4", "curry", "", http.StatusTooManyRequests}, // the same /64
+		{"192.0.2.4", "pizza", "", http.StatusBadRequest},
+		{"192.0.2.5", "curry", "", http.StatusOK},
+	} {
+		status, body := castVote(t, url+"/api/votes"+v.query, v.address, `{"list":"dinner","option":"`+v.option+`"}`)
+		if status != v.status {
+			t.Errorf("%s votes for %s (%s): %d %s, want %d", v.address, v.option, v.query, status, body, v.status)
+		}
+		if status == http.StatusOK && !strings.Contains(string(body), `"verdict":"counted"`) {
+			t.Errorf("%s votes for %s: %s", v.address, v.option, body)
+		}
+	}
+	votes := func() map[string]int {
+		var board struct {
+			Items []struct {
+				ID    string
+				Views int
+			}
+		}
+		if err := json.Unmarshal(get(t, url+"/hot?list=dinner&period=all"), &board); err != nil {
+			t.Fatal(err)
+		}
+		counts := make(map[string]int)
+		for _, item := range board.Items {
+			counts[item.ID] = item.Views
+		}
+		return counts
+	}
+	// Started again: a fresh answer instead of one that still holds for a moment.
+	caddy.Kill()
+	caddy.Restart()
+	if got, want := fmt.Sprint(votes()), "map[curry:3 ramen:2]"; got != want {
+		t.Errorf("after kill -9 the board says %s, want %s", got, want)
+	}
+	if status, body := castVote(t, url+"/api/votes", "192.0.2.5", `{"list":"dinner","option":"curry"}`); status != http.StatusOK || !strings.Contains(string(body), `"verdict":"over_quota"`) {
+		t.Errorf("after kill -9, a second vote of the day: %d %s", status, body)
+	}
+}
+
+// castVote posts a vote from an address, again while the edge asks for that.
+func castVote(t *testing.T, url, address, vote string) (status int, body []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(vote))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Forwarded-For", address)
+		req.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			return resp.StatusCode, body
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %s", url, body)
+		case <-tick.C:
+		}
+	}
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every check and test of Hotboard, with nothing left out: formatting,
 # vet, static analysis, the build, and all tests with the race detector, against
-# a real redis-server and nats-server.
+# a real redis-server, nats-server and Chromium.
 #
 # What the tests need beside Go is installed when this runs as root on Debian or
 # Ubuntu, and named otherwise. The servers are started by the tests themselves,
@@ -35,6 +35,9 @@ install_packages() {
 	fi
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq || die "apt-get update failed; is there a network?"
+	if [[ " ${packages[*]} " == *" chromium "* ]] && ! apt-cache show chromium >/dev/null 2>&1; then
+		die "this release has Chromium only as a snap: install Google Chrome or Chromium yourself, and run this again"
+	fi
 	apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null ||
 		die "apt-get could not install ${packages[*]}"
 	if [[ " ${packages[*]} " == *" redis-server "* ]] && [[ -d /run/systemd/system ]]; then
@@ -44,6 +47,8 @@ install_packages() {
 
 command -v go >/dev/null || die "there is no go command in PATH; see https://go.dev/doc/install"
 need redis-server redis-server
+# Any of the names that the tests look for.
+command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || need chromium chromium
 # The race detector is linked with cgo.
 need gcc gcc
 if command -v apt-get >/dev/null && [[ ! -e /usr/include/stdlib.h ]]; then
