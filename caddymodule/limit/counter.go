@@ -2,7 +2,6 @@ package limit
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"sync/atomic"
 	"time"
@@ -76,10 +75,9 @@ func windowIdentity(w *ruleset.Window) string {
 	return w.ID()
 }
 
-// acquire returns the counter of an identity, which release gives up.
+// acquire returns the counter of an identity, which release gives up. Limiter.mu is
+// held, and publish is still to be called.
 func (l *Limiter) acquire(identity string, w *ruleset.Window, zone *time.Location) *counter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	c := l.counters[identity]
 	if c == nil {
 		l.lastID++
@@ -95,33 +93,37 @@ func (l *Limiter) acquire(identity string, w *ruleset.Window, zone *time.Locatio
 			c.class = class{span: w.Per, zone: zone.String()}
 		}
 		l.counters[identity] = c
-		byID := maps.Clone(*l.byID.Load())
-		byID[c.id] = c
-		l.byID.Store(&byID)
 	}
 	c.refs++
 	return c
+}
+
+// publish makes the counters the ones that shards know. Limiter.mu is held.
+func (l *Limiter) publish() {
+	byID := make(map[uint32]*counter, len(l.counters))
+	for _, c := range l.counters {
+		byID[c.id] = c
+	}
+	l.byID.Store(&byID)
 }
 
 // release gives up counters, and forgets the counts of those that nobody has.
 func (l *Limiter) release(counters []*counter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	byID := maps.Clone(*l.byID.Load())
 	dropped := false
 	for _, c := range counters {
 		if c.refs--; c.refs == 0 {
 			delete(l.counters, c.identity)
-			delete(byID, c.id)
 			dropped = true
 		}
 	}
 	if !dropped {
 		return
 	}
-	l.byID.Store(&byID)
+	l.publish()
 	classes := make(map[class]bool)
-	for _, c := range byID {
+	for _, c := range l.counters {
 		classes[c.class] = true
 	}
 	for i := range l.shards {

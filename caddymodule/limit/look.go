@@ -18,8 +18,8 @@ type State struct {
 }
 
 // Look returns what is counted of the hit's key in each window of a limit, and
-// charges nothing. It does so too when the limit is for other channels or devices.
-// It returns nil when the hit's list has no such limit. quotas are as for Take.
+// charges nothing; nil when no limit of that name applies to the hit. quotas are as
+// for Take.
 func (r *Rules) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time) []State {
 	list := r.list(h)
 	if list == nil {
@@ -75,7 +75,7 @@ func (r *Rules) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
 // configuration does not have.
 func (r *Rules) Learn(used hit.UsedQuota) {
 	list := r.lists[used.List]
-	if list == nil {
+	if list == nil || used.Count <= 0 {
 		return
 	}
 	for i := range list.limits {

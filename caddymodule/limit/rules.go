@@ -49,6 +49,8 @@ type boundWindow struct {
 // a rate the same max and burst.
 func (l *Limiter) Bind(limits []*ruleset.Limit, lists []*ruleset.List) *Rules {
 	r := &Rules{limiter: l, lists: make(map[string]*listRules, len(lists))}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, list := range lists {
 		lr := &listRules{zone: list.Location()}
 		if lr.zone == nil {
@@ -61,6 +63,7 @@ func (l *Limiter) Bind(limits []*ruleset.Limit, lists []*ruleset.List) *Rules {
 		}
 		r.lists[list.Name] = lr
 	}
+	l.publish()
 	return r
 }
 

@@ -85,7 +85,7 @@ func (s *shard) find(key uint64, c *counter) cell {
 
 const (
 	leastSlots = 8
-	sweepSlots = 32 // looked at by each key that finds no room
+	sweepSlots = 8 // looked at by each key that finds no room
 )
 
 // insert makes room for the count of a key that is not held, and returns where
@@ -245,9 +245,19 @@ func (s *shard) purge(l *Limiter, classes map[class]bool) {
 // tick tells the shard the time. Hits that come at the same time from several
 // processors may get here in another order, and a bucket whose time goes back would
 // fill up twice: they are judged at the latest of their times. More than a minute
-// back is a clock that was set.
+// back is a clock that was put right; buckets go on from there.
 func (s *shard) tick(now time.Time) {
-	if back := s.latest.Sub(now); back < 0 || back >= time.Minute {
-		s.latest = now
+	back := s.latest.Sub(now)
+	if back >= 0 && back < time.Minute {
+		return
+	}
+	s.latest = now
+	if back > 0 {
+		for _, sl := range s.slots {
+			if sl.cell&isBucket != 0 {
+				b := s.buckets.at(sl.cell.index())
+				b.SetBurstAt(now, b.Burst()) // as it is, but as of now
+			}
+		}
 	}
 }

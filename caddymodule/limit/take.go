@@ -36,15 +36,13 @@ type mark struct {
 }
 
 // marks finds the windows that h is charged to, and their keys; no bounds when now
-// is zero. A limit's name restricts them to those of that limit, whether or not it
-// applies to h.
+// is zero. A limit's name restricts them to those of that limit.
 func (l *Limiter) marks(s *scratch, list *listRules, h *Hit, quotas []hit.Quota, now time.Time, only string) {
 	s.marks = s.marks[:0]
 	clear(s.locks[:])
 	for i := range list.limits {
 		bl := &list.limits[i]
-		if only != "" && bl.limit.Name != only ||
-			only == "" && !bl.limit.Applies(h.List.Name, h.Channel, h.Device) {
+		if only != "" && bl.limit.Name != only || !bl.limit.Applies(h.List.Name, h.Channel, h.Device) {
 			continue
 		}
 		s.key = bl.dims.append(s.key[:0], h)
