@@ -14,6 +14,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -72,22 +73,64 @@ type answer struct {
 	etag   string // weak; "" for errors
 }
 
+// MaxAnswerBytes is the longest answer that an edge gets. With what is around it
+// it fits into the 1 MiB that a NATS server accepts by default.
+const MaxAnswerBytes = 760 << 10
+
 // Answer answers a query that an edge passed on.
 func (a *API) Answer(ctx context.Context, q hit.Query) hit.Answer {
-	ans, left := a.answer(ctx, q.Path, q.Query)
+	ans, left := a.answer(ctx, q)
+	if len(ans.body) > MaxAnswerBytes {
+		ans, left = failure(badRequest("answer_too_large", "The answer has more than %d bytes: ask for less at once.", MaxAnswerBytes)), 0
+	}
 	return hit.Answer{Status: ans.status, Body: ans.body, ETag: ans.etag, MaxAgeMillis: left.Milliseconds()}
 }
 
 // answer returns the answer to a query and how long it holds.
-func (a *API) answer(ctx context.Context, path, rawQuery string) (ans answer, left time.Duration) {
+func (a *API) answer(ctx context.Context, q hit.Query) (ans answer, left time.Duration) {
 	var defaultList string
 	if lists := a.Rules().Lists; len(lists) > 0 {
 		defaultList = lists[0].Name
 	}
-	r, bad := parse(path, rawQuery, defaultList)
+	requests, bad := parse(q, defaultList)
 	if bad != nil {
 		return failure(bad), 0
 	}
+	if k, _, _ := route(q.Path); k == boardsOf {
+		return a.answerAll(ctx, requests)
+	}
+	return a.answerOne(ctx, requests[0])
+}
+
+// answerAll answers several requests in one: those that ask for what is not there
+// with null. Each is answered as if it were asked alone.
+func (a *API) answerAll(ctx context.Context, requests []request) (ans answer, left time.Duration) {
+	boards := make([]json.RawMessage, len(requests))
+	tags := fnv.New64a()
+	for i, r := range requests {
+		ans, holds := a.answerOne(ctx, r)
+		if i == 0 || holds < left {
+			left = holds
+		}
+		switch ans.status {
+		case http.StatusOK:
+			boards[i] = ans.body
+		case http.StatusNotFound:
+			boards[i] = json.RawMessage("null")
+		default:
+			return ans, holds
+		}
+		fmt.Fprintln(tags, i, ans.etag)
+	}
+	body, err := json.Marshal(map[string][]json.RawMessage{"boards": boards})
+	if err != nil { // JSON that was made here
+		panic(err)
+	}
+	return answer{status: http.StatusOK, body: append(body, '\n'), etag: entityTag(tags.Sum64())}, left
+}
+
+// answerOne returns the answer to a request and how long it holds.
+func (a *API) answerOne(ctx context.Context, r request) (ans answer, left time.Duration) {
 	now := a.Now()
 	slice := now.UnixNano() / int64(a.Slice)
 	left = time.Duration((slice+1)*int64(a.Slice) - now.UnixNano())
@@ -144,7 +187,7 @@ func (a *API) build(ctx context.Context, r request, slice int64) answer {
 }
 
 func (a *API) unavailable(r request, err error) answer {
-	a.Logger.Warn("a query could not be answered", "list", r.list, "period", r.period, "id", r.id, "error", err)
+	a.Logger.Warn("a query could not be answered", "list", r.list, "period", r.period, "id", fmt.Sprintf("%.256q", r.id), "error", err)
 	return failure(&Error{http.StatusServiceUnavailable, "unavailable", "The counts cannot be read at the moment; try again."})
 }
 
@@ -159,6 +202,8 @@ func (a *API) ask(ctx context.Context, r request) (answer, error) {
 		same := *v
 		same.GeneratedAt = time.Time{}
 		return success(v, same)
+	case itemsOf:
+		return a.askItems(ctx, r)
 	case statsOf:
 		v, err := a.Boards.Stats(ctx, r.list, time.Time{})
 		if err != nil {
@@ -180,6 +225,28 @@ func (a *API) ask(ctx context.Context, r request) (answer, error) {
 	}
 }
 
+// items is the answer to a request for many.
+type items struct {
+	List  string        `json:"list"`
+	Items []*board.Item `json:"items"` // null for one that is unknown
+}
+
+func (a *API) askItems(ctx context.Context, r request) (answer, error) {
+	found, err := a.Boards.Items(ctx, r.list, strings.Split(r.id, "\x00"))
+	if err != nil {
+		return answer{}, err
+	}
+	same := make([]*board.Item, len(found))
+	for i, it := range found {
+		if it != nil {
+			timeless := *it
+			timeless.GeneratedAt = time.Time{}
+			same[i] = &timeless
+		}
+	}
+	return success(items{r.list, found}, items{r.list, same})
+}
+
 // success encodes v. The entity tag is that of same, which is v without the
 // time it was made at: two slices with the same content have the same tag.
 func success(v, same any) (answer, error) {
@@ -193,8 +260,10 @@ func success(v, same any) (answer, error) {
 	}
 	h := fnv.New64a()
 	h.Write(content)
-	return answer{status: http.StatusOK, body: append(body, '\n'), etag: fmt.Sprintf(`W/"%016x"`, h.Sum64())}, nil
+	return answer{status: http.StatusOK, body: append(body, '\n'), etag: entityTag(h.Sum64())}, nil
 }
+
+func entityTag(hash uint64) string { return fmt.Sprintf(`W/"%016x"`, hash) }
 
 func failure(e *Error) answer {
 	body, err := json.Marshal(map[string]*Error{"error": e})

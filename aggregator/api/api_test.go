@@ -115,9 +115,18 @@ func (f *fixture) get(url string, header ...string) *httptest.ResponseRecorder {
 	return f.do(http.MethodGet, url, header...)
 }
 
+func (f *fixture) post(url, body string, header ...string) *httptest.ResponseRecorder {
+	f.t.Helper()
+	return f.send(httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, url, strings.NewReader(body)), header...)
+}
+
 func (f *fixture) do(method, url string, header ...string) *httptest.ResponseRecorder {
 	f.t.Helper()
-	r := httptest.NewRequestWithContext(f.t.Context(), method, url, nil)
+	return f.send(httptest.NewRequestWithContext(f.t.Context(), method, url, nil), header...)
+}
+
+func (f *fixture) send(r *http.Request, header ...string) *httptest.ResponseRecorder {
+	f.t.Helper()
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -206,6 +215,12 @@ func TestErrors(t *testing.T) {
 		{"/hot?list=%zz", 400, "bad_query"},
 		{"/hot?list=" + strings.Repeat("x", maxQueryBytes), 400, "query_too_long"},
 		{"/api/other", 404, "not_found"},
+		{"/api/boards/", 400, "bad_list"},
+		{"/api/boards/plain", 400, "bad_period"},
+		{"/api/boards/plain/year", 400, "bad_period"},
+		{"/api/boards/nope/day", 404, "unknown_list"},
+		{"/api/boards/plain/day?limit=0", 400, "bad_limit"},
+		{"/api/boards/plain/day?list=sums", 400, "repeated_parameter"},
 	} {
 		w := f.get(c.url)
 		e := decode[struct{ Error Error }](t, w.Body.Bytes()).Error
@@ -337,14 +352,17 @@ func TestCacheIsBounded(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range [][2]string{
-		{"/hot", "list=a&period=day&limit=5&offset=2&at=2026-11-20T12:00:00Z&explain=1"},
-		{"/api/hot", "limit=1001"}, {"/api/items/a/b/c", ""}, {"/api/stats/a", "x=%zz"}, {"/x", "&&;"},
+	for _, s := range [][3]string{
+		{"/hot", "list=a&period=day&limit=5&offset=2&at=2026-11-20T12:00:00Z&explain=1", ""},
+		{"/api/hot", "limit=1001", ""}, {"/api/items/a/b/c", "", ""}, {"/api/stats/a", "x=%zz", ""}, {"/x", "&&;", ""},
+		{"/api/boards/a/day", "limit=3", ""}, {"/api/boards/", "", ""}, {"/api/items", "", `{"list":"a","items":["b","c/d"]}`},
+		{"/api/boards", "", `{"boards":[{"list":"a","period":"day","limit":3,"offset":1,"at":"2026-11-20T12:00:00Z","explain":true},{}]}`},
+		{"/api/boards", "", `{"boards":[{"limit":0}]} x`},
 	} {
-		f.Add(s[0], s[1])
+		f.Add(s[0], s[1], []byte(s[2]))
 	}
-	f.Fuzz(func(t *testing.T, path, query string) {
-		r, bad := parse(path, query, "first")
+	f.Fuzz(func(t *testing.T, path, query string, body []byte) {
+		requests, bad := parse(hit.Query{Path: path, Query: query, Body: body}, "first")
 		if bad != nil {
 			if bad.Status < 400 || bad.Status > 499 || bad.Code == "" || bad.Message == "" {
 				t.Fatalf("%+v", bad)
@@ -354,18 +372,31 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		switch r.kind {
-		case boardOf:
-			if r.limit < 1 || r.limit > board.MaxLimit || r.offset < 0 || r.offset > board.MaxOffset || r.list == "" || r.period == "" {
-				t.Fatalf("%+v", r)
+		rows := 0
+		for _, r := range requests {
+			switch r.kind {
+			case boardOf:
+				if r.limit < 1 || r.limit > board.MaxLimit || r.offset < 0 || r.offset > board.MaxOffset || r.list == "" || r.period == "" {
+					t.Fatalf("%+v", r)
+				}
+				if at := r.time(); !at.IsZero() && (at.Year() < 1970 || at.Year() > 9999) {
+					t.Fatalf("%+v", r)
+				}
+				rows += r.limit
+			case itemOf, itemsOf:
+				ids := strings.Split(r.id, "\x00")
+				if len(ids) > MaxItems || r.kind == itemOf && len(ids) != 1 {
+					t.Fatalf("%d items", len(ids))
+				}
+				for _, id := range ids {
+					if hit.ValidID(id) != nil {
+						t.Fatalf("%+v", r)
+					}
+				}
 			}
-			if at := r.time(); !at.IsZero() && (at.Year() < 1970 || at.Year() > 9999) {
-				t.Fatalf("%+v", r)
-			}
-		case itemOf:
-			if hit.ValidID(r.id) != nil {
-				t.Fatalf("%+v", r)
-			}
+		}
+		if len(requests) < 1 || len(requests) > MaxBoards || rows > maxRows {
+			t.Fatalf("%d requests for %d rows", len(requests), rows)
 		}
 	})
 }

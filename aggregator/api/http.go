@@ -3,9 +3,13 @@ package api
 import (
 	_ "embed"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/hotboard/hotboard/hit"
 )
 
 // OpenAPI describes the reading API, as YAML.
@@ -18,9 +22,11 @@ const DescriptionPath = "/openapi.yaml"
 
 // ServeHTTP serves the paths that [Serves] names, and [DescriptionPath].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		WriteError(w, &Error{http.StatusMethodNotAllowed, "method_not_allowed", "Only GET and HEAD are answered here."})
+	path := r.URL.EscapedPath()
+	allowed := methods(path)
+	if !slices.Contains(allowed, r.Method) {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		WriteError(w, &Error{http.StatusMethodNotAllowed, "method_not_allowed", "This path is asked with " + strings.Join(allowed, " or ") + "."})
 		return
 	}
 	if r.URL.Path == DescriptionPath {
@@ -28,10 +34,23 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(OpenAPI) // the client's loss
 		return
 	}
-	ans, left := a.answer(r.Context(), r.URL.EscapedPath(), r.URL.RawQuery)
+	var body []byte
+	post := r.Method == http.MethodPost
+	if post {
+		var err error
+		// One byte more than there may be: too long a body is refused with the rest.
+		if body, err = io.ReadAll(io.LimitReader(r.Body, MaxBodyBytes+1)); err != nil {
+			WriteError(w, badRequest("bad_body", "The body did not come to its end."))
+			return
+		}
+	}
+	ans, left := a.answer(r.Context(), hit.Query{Path: path, Query: r.URL.RawQuery, Body: body})
 	h := w.Header()
 	h.Set("Cache-Control", cacheControl(ans.status, left, a.Slice))
-	if ans.etag != "" {
+	switch {
+	case post:
+		h.Set("Cache-Control", "no-store") // caches know a question by its URL
+	case ans.etag != "":
 		h.Set("ETag", ans.etag)
 		if matches(r.Header.Values("If-None-Match"), ans.etag) {
 			w.WriteHeader(http.StatusNotModified)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -57,12 +58,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			urls = append(urls, "/hot?explain=1&limit=1000&list="+list+"&period="+period,
 				"/api/hot?offset=3&list="+list+"&period="+period+"&at=2026-11-20T13:00:00Z")
 		}
-		urls = append(urls, "/api/stats/"+list)
+		urls = append(urls, "/api/stats/"+list, "/api/boards/"+list+"/day", "/api/boards/"+list+"/hot?limit=2&explain=1&offset=1")
 		for _, item := range []string{"2026%2Fitem%200", "2026%2Fitem%2011", "nope"} {
 			urls = append(urls, "/api/items/"+list+"/"+item)
 		}
 	}
-	urls = append(urls, "/hot?limit=0", "/hot?limit=x", "/hot?period=year", "/hot?offset=-1", "/hot?offset=10001",
+	urls = append(urls, "/hot?limit=0", "/hot?limit=x", "/api/boards/plain/year", "/api/boards/plain/day?limit=0", "/hot?period=year", "/hot?offset=-1", "/hot?offset=10001",
 		"/hot?at=noon", "/hot?explain=maybe", "/hot?period=hour&at=2020-01-01T00:00:00Z")
 	seen := map[int]int{}
 	try := func(url string, header ...string) {
@@ -76,6 +77,18 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	for _, url := range urls {
 		try(url)
+	}
+	for _, q := range [][2]string{
+		{"/api/items", `{"list":"articles","items":["2026/item 0","nope","2026/item 11"]}`},
+		{"/api/items", `{"items":["x"],"list":"nope"}`}, {"/api/items", `{"items":[]}`}, {"/api/items", `{"items":["a"],"limit":1}`},
+		{"/api/boards", `{"boards":[{"list":"sums","period":"day","limit":3,"offset":1,"at":"2026-11-20T12:00:00Z","explain":true},{"list":"nope"},{}]}`},
+		{"/api/boards", `{"boards":[{"limit":0}]}`}, {"/api/boards", `{"boards":{}}`},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, q[0], strings.NewReader(q[1]))
+		r.Header.Set("Content-Type", "application/json")
+		w := f.post(q[0], q[1])
+		held(t, router, r, w)
+		seen[w.Code]++
 	}
 	try("/hot", "If-None-Match", f.get("/hot").Header().Get("ETag"))
 	f.Forget()

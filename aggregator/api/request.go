@@ -18,6 +18,10 @@ import (
 const (
 	DefaultLimit  = 10
 	maxQueryBytes = 4 << 10
+	MaxBodyBytes  = 64 << 10
+	MaxItems      = 200            // in one call
+	MaxBoards     = 20             // in one call
+	maxRows       = board.MaxLimit // of all boards in one call
 )
 
 // kind is what a request asks for.
@@ -27,6 +31,10 @@ const (
 	boardOf kind = iota + 1
 	itemOf
 	statsOf
+	itemsOf  // many, named in a body
+	boardsOf // likewise
+
+	boardAt // a board whose list and period are in the path; a request for it is one of boardOf
 )
 
 // request is a query in canonical form: two spellings of one question are
@@ -34,7 +42,7 @@ const (
 type request struct {
 	kind    kind
 	list    string
-	id      string // of an item
+	id      string // of an item; of many, with a zero byte between two
 	period  string
 	limit   int
 	offset  int
@@ -50,11 +58,27 @@ func Serves(path string) bool {
 	return ok
 }
 
+// methods returns what a path can be asked with.
+func methods(path string) []string {
+	if k, _, _ := route(path); k == itemsOf || k == boardsOf {
+		return []string{http.MethodPost}
+	}
+	return []string{http.MethodGet, http.MethodHead}
+}
+
 // route splits an escaped URL path. An item's id is all that follows its list,
 // slashes included.
 func route(path string) (k kind, rest string, ok bool) {
-	if path == "/hot" || path == "/api/hot" {
+	switch path {
+	case "/hot", "/api/hot":
 		return boardOf, "", true
+	case "/api/items":
+		return itemsOf, "", true
+	case "/api/boards":
+		return boardsOf, "", true
+	}
+	if rest, ok := strings.CutPrefix(path, "/api/boards/"); ok {
+		return boardAt, rest, true
 	}
 	if rest, ok := strings.CutPrefix(path, "/api/items/"); ok {
 		return itemOf, rest, true
@@ -65,22 +89,59 @@ func route(path string) (k kind, rest string, ok bool) {
 	return 0, "", false
 }
 
-// parse reads a request of an escaped path. defaultList is the list of a board that names none.
-func parse(path, rawQuery, defaultList string) (request, *Error) {
-	k, rest, ok := route(path)
+// parse reads a request of an escaped path: one, or those of the boards that a
+// body names. defaultList is the list of a request that names none.
+func parse(q hit.Query, defaultList string) ([]request, *Error) {
+	k, rest, ok := route(q.Path)
 	if !ok {
-		return request{}, notFound(path)
+		return nil, notFound(q.Path)
 	}
-	if len(rawQuery) > maxQueryBytes {
-		return request{}, badRequest("query_too_long", "The query has more than %d bytes.", maxQueryBytes)
+	if len(q.Query) > maxQueryBytes {
+		return nil, badRequest("query_too_long", "The query has more than %d bytes.", maxQueryBytes)
 	}
-	values, err := url.ParseQuery(rawQuery)
+	values, err := url.ParseQuery(q.Query)
 	if err != nil {
-		return request{}, badRequest("bad_query", "The query cannot be read: %v.", err)
+		return nil, badRequest("bad_query", "The query cannot be read: %v.", err)
 	}
+	if k == itemsOf || k == boardsOf {
+		if bad := only(values); bad != nil {
+			return nil, bad
+		}
+		if k == boardsOf {
+			return parseBoards(q.Body, defaultList)
+		}
+		return one(parseItems(q.Body, defaultList))
+	}
+	return one(parseOne(k, rest, values, defaultList))
+}
+
+func one(r request, bad *Error) ([]request, *Error) {
+	if bad != nil {
+		return nil, bad
+	}
+	return []request{r}, nil
+}
+
+// parseOne reads a request that is all in its path and query.
+func parseOne(k kind, rest string, values url.Values, defaultList string) (request, *Error) {
 	r := request{kind: k, at: noTime}
+	var err error
 	switch k {
 	case boardOf:
+		return r.parseBoard(values, defaultList)
+	case boardAt:
+		r.kind = boardOf
+		if values.Has("list") || values.Has("period") {
+			return request{}, badRequest("repeated_parameter", "The list and the period are in the path already.")
+		}
+		list, period, _ := strings.Cut(rest, "/")
+		if list, err = url.PathUnescape(list); err != nil || list == "" {
+			return request{}, badRequest("bad_list", "This cannot be the name of a list: %.80q.", rest)
+		}
+		if period == "" {
+			return request{}, badRequest("bad_period", "The path does not end in one of hot, hour, day, week, month and all.")
+		}
+		values["list"], values["period"] = []string{list}, []string{period}
 		return r.parseBoard(values, defaultList)
 	case itemOf:
 		list, id, _ := strings.Cut(rest, "/")

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// parseItems reads the body of a request for many items of one list.
+func parseItems(body []byte, defaultList string) (request, *Error) {
+	var q struct {
+		List  string   `json:"list"`
+		Items []string `json:"items"`
+	}
+	if bad := decodeBody(body, &q); bad != nil {
+		return request{}, bad
+	}
+	if len(q.Items) == 0 || len(q.Items) > MaxItems {
+		return request{}, badRequest("bad_items", "items has %d ids; it takes 1 to %d.", len(q.Items), MaxItems)
+	}
+	for i, id := range q.Items {
+		if err := hit.ValidID(id); err != nil {
+			return request{}, badRequest("bad_item", "items[%d] cannot be the id of an item: %v.", i, err)
+		}
+	}
+	if q.List == "" {
+		q.List = defaultList
+	}
+	return request{kind: itemsOf, list: q.List, id: strings.Join(q.Items, "\x00"), at: noTime}, nil
+}
+
+// parseBoards reads the body of a request for several boards: each is what /hot
+// would be asked.
+func parseBoards(body []byte, defaultList string) ([]request, *Error) {
+	var q struct {
+		Boards []struct {
+			List    string `json:"list"`
+			Period  string `json:"period"`
+			Limit   *int   `json:"limit"`
+			Offset  *int   `json:"offset"`
+			At      string `json:"at"`
+			Explain bool   `json:"explain"`
+		} `json:"boards"`
+	}
+	if bad := decodeBody(body, &q); bad != nil {
+		return nil, bad
+	}
+	if len(q.Boards) == 0 || len(q.Boards) > MaxBoards {
+		return nil, badRequest("bad_boards", "boards has %d boards; it takes 1 to %d.", len(q.Boards), MaxBoards)
+	}
+	requests := make([]request, len(q.Boards))
+	rows := 0
+	for i, b := range q.Boards {
+		values := url.Values{"list": {b.List}, "period": {b.Period}, "at": {b.At}}
+		if b.Limit != nil {
+			values.Set("limit", strconv.Itoa(*b.Limit))
+		}
+		if b.Offset != nil {
+			values.Set("offset", strconv.Itoa(*b.Offset))
+		}
+		if b.Explain {
+			values.Set("explain", "1")
+		}
+		r, bad := parseOne(boardOf, "", values, defaultList)
+		if bad != nil {
+			bad.Message = fmt.Sprintf("boards[%d]: %s", i, bad.Message)
+			return nil, bad
+		}
+		requests[i] = r
+		rows += r.limit
+	}
+	if rows > maxRows {
+		return nil, badRequest("bad_limit", "The boards have %d items together, more than %d.", rows, maxRows)
+	}
+	return requests, nil
+}
+
+// decodeBody reads a JSON object, and refuses what it does not know: an answer to
+// half of a question would be a wrong one.
+func decodeBody(body []byte, v any) *Error {
+	if len(body) > MaxBodyBytes {
+		return &Error{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("The body has more than %d bytes.", MaxBodyBytes)}
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v)
+	if err == nil {
+		if _, more := dec.Token(); more != io.EOF {
+			err = fmt.Errorf("something follows the object")
+		}
+	}
+	if err != nil {
+		return badRequest("bad_json", "The body cannot be read: %.200s.", err.Error())
+	}
+	return nil
+}
