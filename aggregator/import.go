@@ -115,7 +115,7 @@ func (t *importTarget) knows(ctx context.Context, only string) error {
 		return fmt.Errorf("asking the aggregator for its rules (is it running?): %w", err)
 	}
 	for _, l := range t.rules.Lists {
-		if (only == "" || only == l.Name) && inForce.List(l.Name) == nil {
+		if (only == "" || only == l.Name) && l.Votes == nil && inForce.List(l.Name) == nil {
 			return fmt.Errorf("the aggregator has no list %s and would leave its views out: add it to the rules there first", l.Name)
 		}
 	}

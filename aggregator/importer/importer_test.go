@@ -169,7 +169,8 @@ func TestListsAreImportedOneByOne(t *testing.T) {
 	r := rules(t,
 		&ruleset.List{Name: "articles", Pages: []string{"/articles/{id}"}},
 		&ruleset.List{Name: "pages", Pages: []string{"/{id...}"}},
-		&ruleset.List{Name: "polls"},
+		&ruleset.List{Name: "beacons"},
+		&ruleset.List{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}},
 		&ruleset.List{Name: "placeholder", ID: "{http.request.uri.query.id}"})
 	f := newFixture(t, r)
 	log := accessLog(300)
@@ -191,7 +192,11 @@ func TestListsAreImportedOneByOne(t *testing.T) {
 	if len(s.Skipped) != 1 || s.Skipped[0] != "placeholder" {
 		t.Errorf("skipped %v", s.Skipped)
 	}
-	for _, list := range []string{"nope", "polls", "placeholder"} {
+	var said strings.Builder
+	if s.Write(&said); !strings.Contains(said.String(), "List poll is left out: it counts votes") {
+		t.Errorf("the summary does not say that votes are not in a log:\n%s", &said)
+	}
+	for _, list := range []string{"nope", "beacons", "poll", "placeholder"} {
 		if _, err := Import(t.Context(), Options{Conn: f.nc, Rules: r, List: list}, bytes.NewReader(log)); err == nil {
 			t.Errorf("list %s was imported", list)
 		}

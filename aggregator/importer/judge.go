@@ -50,6 +50,10 @@ func newJudge(o Options, content [sha256.Size]byte) (*judge, error) {
 	for _, l := range rules.Lists {
 		switch {
 		case only != "" && l.Name != only:
+		case l.Votes != nil && only != "":
+			return nil, fmt.Errorf("list %s counts votes, and no access log has them", l.Name)
+		case l.Votes != nil:
+			j.summary.SkippedVotes = append(j.summary.SkippedVotes, l.Name)
 		case l.ID != "":
 			j.summary.Skipped = append(j.summary.Skipped, l.Name)
 		case len(l.Pages) > 0:
@@ -136,8 +140,10 @@ type Summary struct {
 	// Views are those handed to the aggregator, by list. It still sorts out the
 	// ones that come too soon after another.
 	Views map[string]int
-	// Skipped are lists that only an edge can count.
-	Skipped []string
+	// Skipped are lists that only an edge can count, and SkippedVotes those of
+	// votes, which no access log has.
+	Skipped      []string
+	SkippedVotes []string
 	// Already says that all of the log was in the counts before.
 	Already bool
 }
@@ -176,6 +182,9 @@ func (s *Summary) Write(w io.Writer) {
 	}
 	for _, l := range s.Skipped {
 		fmt.Fprintf(w, "List %s is left out: its items are named by a placeholder, which only an edge can fill in.\n", l)
+	}
+	for _, l := range s.SkippedVotes {
+		fmt.Fprintf(w, "List %s is left out: it counts votes, and no access log has them.\n", l)
 	}
 	if s.Already {
 		fmt.Fprintln(w, "All of this was imported before: nothing has changed.")
