@@ -204,7 +204,7 @@ func simulate(t *testing.T, n int, d design) (failures int, example string) {
 	return failures, example
 }
 
-// Nothing is lost and nothing is counted twice.
+// Nothing is lost, nothing is counted twice, and no quota is exceeded.
 func TestExactlyOnce(t *testing.T) {
 	if *seed != 0 {
 		if wrong, faults := run(*seed, design{}); wrong != "" {
@@ -232,6 +232,7 @@ func TestEveryPartIsNeeded(t *testing.T) {
 		"position check":    {noPositionCheck: true},
 		"producer sequence": {noProducerSequence: true},
 		"re-send timer":     {noResend: true},
+		"count of a quota":  {noMemos: true},
 	} {
 		n, example := simulate(t, 200, d)
 		t.Logf("without the %s: %s", name, example)

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
@@ -32,7 +31,7 @@ var (
 // design is what may be taken out of the protocol, to see that the simulation
 // notices.
 type design struct {
-	noPositionCheck, noProducerSequence, noResend bool
+	noPositionCheck, noProducerSequence, noResend, noMemos bool
 	// forgetful is a log with a short retention, and stores that come back
 	// empty: hits may be lost then, but only with a report.
 	forgetful bool
@@ -76,7 +75,7 @@ type edge struct {
 	spool     map[uint64]*hit.Batch // on disk
 	low, last uint64
 	sender    *outbox.Sender
-	accepted  []string // items of the hits that were acknowledged to a visitor
+	accepted  []hit.Hit // that were acknowledged to a visitor; each is of an item of its own
 	batchOf   map[string]uint64
 }
 
@@ -127,7 +126,7 @@ func newWorld(seed uint64, d design) *world {
 		design: d,
 		rng:    rand.New(rand.NewPCG(seed, 1)),
 		now:    epoch,
-		rules:  &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "a"}}},
+		rules:  rules(),
 		log:    &logModel{next: 1},
 		store:  memstore.New(1),
 		aggs:   []*aggregator{{}, {}},
@@ -161,8 +160,12 @@ func (w *world) accept(e *edge) {
 	b := &hit.Batch{Edge: e.id, Seq: e.last}
 	for i := range 1 + w.rng.IntN(2) {
 		item := fmt.Sprintf("%s-%d-%d", e.id, e.last, i)
-		b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: "a", Item: item, Visitor: 1, Time: w.now.UnixMilli()})
-		e.accepted = append(e.accepted, item)
+		h := hit.Hit{Kind: hit.View, List: "a", Item: item, Visitor: 1, Time: w.now.UnixMilli()}
+		if w.rng.IntN(2) == 0 {
+			w.makeVote(&h)
+		}
+		b.Hits = append(b.Hits, h)
+		e.accepted = append(e.accepted, h)
 		e.batchOf[item] = e.last
 	}
 	e.spool[e.last] = b
@@ -304,6 +307,11 @@ func (w *world) commit(a *aggregator, faulty bool) {
 			c = &moved
 		}
 	}
+	if w.noMemos {
+		forgotten := *c
+		forgotten.Memos = nil
+		c = &forgotten
+	}
 	fate := 0
 	if faulty {
 		fate = w.rng.IntN(8)
@@ -333,29 +341,4 @@ func (w *world) snap() {
 	if len(w.snaps) > 8 {
 		w.snaps = w.snaps[1:]
 	}
-}
-
-// wrong says what is not as it was promised, or "".
-func (w *world) wrong() string {
-	for _, e := range w.edges {
-		tallies, err := w.store.Scores(ctx, hit.View, board.AllSet("a"), e.accepted)
-		if err != nil {
-			panic(err)
-		}
-		for i, t := range tallies {
-			item := e.accepted[i]
-			reported := w.lost[batchID{e.id, e.batchOf[item]}]
-			n := 0.0
-			if t != nil {
-				n = t.Score
-			}
-			switch {
-			case n > 1:
-				return fmt.Sprintf("double: %s was counted %v times", item, n)
-			case n == 0 && !(reported && w.forgetful):
-				return fmt.Sprintf("lost: %s was not counted (reported: %v)", item, reported)
-			}
-		}
-	}
-	return ""
 }

@@ -1,0 +1,103 @@
+package simulation
+
+import (
+	"fmt"
+
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Of one key there are so many votes in a minute, and in all.
+const (
+	inMinute   = 2
+	inCampaign = 7
+	voters     = 3
+)
+
+// rules has a list of views and one of votes.
+func rules() *ruleset.Ruleset {
+	return &ruleset.Ruleset{
+		Lists: []*ruleset.List{{Name: "a"}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+		Limits: []*ruleset.Limit{{Name: "most", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
+			{Max: inMinute, Per: ruleset.PerMinute, Calendar: true}, {Max: inCampaign, Per: ruleset.PerCampaign},
+		}}},
+	}
+}
+
+// makeVote makes a hit the vote of somebody. The edges hold back nobody: so they
+// do when none knows what the other has let through.
+func (w *world) makeVote(h *hit.Hit) {
+	h.Kind, h.List = hit.Vote, "poll"
+	key := w.rng.Uint64N(voters)
+	for _, window := range w.rules.Limits[0].Windows {
+		h.Quotas = append(h.Quotas, hit.Quota{Rule: "most", Window: window.ID(), Key: key})
+	}
+}
+
+// wrong says what is not as it was promised, or "".
+func (w *world) wrong() string {
+	used := map[quota]int{}
+	var refused []hit.Hit
+	for _, e := range w.edges {
+		for _, h := range e.accepted {
+			tallies, err := w.store.Scores(ctx, h.Kind, board.AllSet(h.List), []string{h.Item})
+			if err != nil {
+				panic(err)
+			}
+			n := 0.0
+			if tallies[0] != nil {
+				n = tallies[0].Score
+			}
+			reported := w.lost[batchID{e.id, e.batchOf[h.Item]}]
+			switch {
+			case n > 1:
+				return fmt.Sprintf("double: %s was counted %v times", h.Item, n)
+			case n == 1:
+				for _, q := range quotas(&h) {
+					used[q]++
+				}
+			case reported && w.forgetful:
+			case h.Kind == hit.Vote && !reported:
+				refused = append(refused, h)
+			default:
+				return fmt.Sprintf("lost: %s was not counted (reported: %v)", h.Item, reported)
+			}
+		}
+	}
+	for q, n := range used {
+		if n > q.most() {
+			return fmt.Sprintf("over: %d votes of %+v were counted, at most %d are", n, q, q.most())
+		}
+	}
+	for _, h := range refused {
+		full := false
+		for _, q := range quotas(&h) {
+			full = full || used[q] == q.most()
+		}
+		if !full {
+			return fmt.Sprintf("lost: vote %s was not counted, though there was room", h.Item)
+		}
+	}
+	return ""
+}
+
+// quota is a count that is held to a maximum.
+type quota struct {
+	key    uint64
+	minute int64 // since the Unix epoch; -1 for the whole campaign
+}
+
+func (q quota) most() int {
+	if q.minute < 0 {
+		return inCampaign
+	}
+	return inMinute
+}
+
+func quotas(h *hit.Hit) []quota {
+	if h.Kind != hit.Vote {
+		return nil
+	}
+	return []quota{{h.Quotas[0].Key, h.Time / 60_000}, {h.Quotas[0].Key, -1}}
+}
