@@ -7,6 +7,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ func init() {
 	caddy.RegisterModule(new(App))
 	caddy.RegisterModule(new(Handler))
 	caddy.RegisterModule(new(NATSBroker))
+	caddy.RegisterModule(new(AdminAPI))
 	httpcaddyfile.RegisterGlobalOption("hotboard", parseGlobalOption)
 	httpcaddyfile.RegisterHandlerDirective("hotboard", parseDirective)
 	// After forward_auth the user is known. Everything that writes a page comes
@@ -48,15 +50,18 @@ type App struct {
 	// this process, in a Caddy that is built with it.
 	BrokerRaw json.RawMessage `json:"broker,omitempty" caddy:"namespace=hotboard.broker inline_key=type"`
 
-	// How many counts of limits are kept in memory, of all limits together. An
-	// attack with more different keys than that has the oldest of its own
-	// forgotten. A million are less than 150 MB, taken as they are used.
-	// Default: 1000000.
+	// How many counts of limits are kept in memory, of all limits together. A
+	// count that is worth something is never forgotten; a key that finds no room is
+	// judged by an estimate. A million are less than 150 MB, taken as they are
+	// used. Default: 1000000.
 	LimitKeys int `json:"limit_keys,omitempty"`
 
-	broker Broker
-	bots   *bots.Classifier
-	limits *limit.Rules // set once rt is
+	broker   Broker
+	bots     *bots.Classifier
+	botsFile *botsFile    // nil if there is none
+	limits   *limit.Rules // set once rt is
+	watching context.CancelFunc
+	watcher  sync.WaitGroup
 
 	// rt is what this configuration acquired: nil before it started and when it
 	// could not.
@@ -81,13 +86,20 @@ const (
 	defaultLimitKeys = 1_000_000
 )
 
-// Provision prepares the app. It touches no file and connects to nothing, so
-// that a configuration can be validated beside a running one.
+// Provision prepares the app. It writes no file and connects to nothing, so that a
+// configuration can be validated beside a running one.
 func (a *App) Provision(ctx caddy.Context) error {
 	if err := errors.Join(a.Ruleset.Provision(), validateIDs(&a.Ruleset)); err != nil {
 		return fmt.Errorf("the rules have mistakes:\n%w", err)
 	}
 	a.bots = bots.New(a.Bots, botCache)
+	if a.Bots != nil && a.Bots.File != "" {
+		file, err := openBotsFile(a.Bots.File, a.bots, ctx.Logger().Named("bots"))
+		if err != nil {
+			return fmt.Errorf("bots.file: %w", err)
+		}
+		a.botsFile = file
+	}
 	switch {
 	case a.LimitKeys == 0:
 		a.LimitKeys = defaultLimitKeys
@@ -132,6 +144,11 @@ func (a *App) Start() error {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
 	rt.enter(a, conn)
+	if a.botsFile != nil {
+		ctx, stop := context.WithCancel(context.Background())
+		a.watching = stop
+		a.watcher.Go(func() { a.botsFile.watch(ctx) })
+	}
 	return nil
 }
 
@@ -169,6 +186,10 @@ func (a *App) Cleanup() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	if a.watching != nil {
+		a.watching()
+		a.watcher.Wait()
+	}
 	var errs []error
 	if rt := a.rt.Load(); rt != nil && a.tried == nil {
 		a.tried = errors.New("released")

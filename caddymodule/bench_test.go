@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // discard is a response writer that costs nothing, so that what is measured is
@@ -19,9 +20,35 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discard) WriteHeader(int)             {}
 
-// BenchmarkServe measures a request through Caddy's server in this process,
-// with a static answer: what is stock, and what this module adds to a page view
-// and to any other request.
+// fourLimits are limits of all kinds, none of which a benchmark uses up.
+const fourLimits = `
+	limit second {
+		by ip
+		max 900000000 per second
+	}
+	limit minute {
+		by ip
+		max 900000000 per minute
+	}
+	limit hour {
+		by visitor
+		max 900000000 per hour
+	}
+	limit day {
+		by ip item
+		max 900000000 per day
+	}
+`
+
+// limited is site with more global options.
+func limited(list, limits string, options ...string) string {
+	return strings.Replace(site(list, options...), "dir DIR", "dir DIR\n"+limits, 1)
+}
+
+// BenchmarkServe measures a request through Caddy's server in this process, with a
+// static answer: what is stock; and what this module adds to a page view that is
+// counted, with four limits and a User-Agent that was seen before, to a page that
+// is not counted, and to any other request.
 func BenchmarkServe(b *testing.B) {
 	log := startLog(b, 1)
 	go func() { // an aggregator that keeps up
@@ -29,7 +56,7 @@ func BenchmarkServe(b *testing.B) {
 		}
 	}()
 	const respond = "header Content-Type text/html\n respond \"page\""
-	with := startEdge(b, log, strings.Replace(site("bench"), "test_origin", respond, 1))
+	with := startEdge(b, log, strings.Replace(limited("bench", fourLimits), "test_origin", respond, 1))
 	ctx, err := caddy.ProvisionContext(adapt(b, "http:// {\n "+respond+"\n }"))
 	if err != nil {
 		b.Fatal(err)
@@ -43,19 +70,23 @@ func BenchmarkServe(b *testing.B) {
 		stock = s
 	}
 	for _, bm := range []struct {
-		name   string
-		server http.Handler
-		path   string
+		name    string
+		server  http.Handler
+		request *http.Request
 	}{
-		{"stock", stock, "/bench/page"},
-		{"other", with, "/style.css"},
-		{"view", with, "/bench/page"}, // last: its hits are still on their way when it ends
+		{"stock", stock, browse("/bench/page")},
+		{"uncounted", with, browse("/style.css")},
+		{"bot", with, browse("/bench/page", "User-Agent", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)")},
+		{"hotboard", with, browse("/bench/page")}, // last: its hits are still on their way when it ends
 	} {
 		b.Run(bm.name, func(b *testing.B) {
-			r := browse(bm.path)
+			before := counted("bench", ruleset.Counted)
 			b.ReportAllocs()
 			for b.Loop() {
-				bm.server.ServeHTTP(&discard{make(http.Header)}, r)
+				bm.server.ServeHTTP(&discard{make(http.Header)}, bm.request)
+			}
+			if bm.name == "hotboard" {
+				b.ReportMetric(float64(counted("bench", ruleset.Counted)-before)/float64(b.N), "counted/op")
 			}
 		})
 	}
@@ -68,7 +99,7 @@ func BenchmarkHandler(b *testing.B) {
 		for range log.hits {
 		}
 	}()
-	e := startEdge(b, log, site("alone"))
+	e := startEdge(b, log, limited("alone", fourLimits))
 	h := provisionedHandler(b, e)
 	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		w.Header()["Content-Type"] = []string{"text/html"}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -286,4 +288,22 @@ func errorCode(t testing.TB, w *httptest.ResponseRecorder) string {
 		t.Errorf("the message %q is no sentence", m)
 	}
 	return body.Error.Code
+}
+
+// clientAddr parses an address.
+func clientAddr(t testing.TB, s string) netip.Addr {
+	t.Helper()
+	ip, err := netip.ParseAddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ip
+}
+
+// stopClock makes the edges' time stand still until the test ends, so that no
+// window of a limit ends meanwhile.
+func stopClock(t testing.TB) {
+	t.Helper()
+	now := time.Now()
+	t.Cleanup(clock.Set(func() time.Time { return now }))
 }

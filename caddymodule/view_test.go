@@ -45,13 +45,29 @@ func (origin) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 	case "304":
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
-	case "404", "500", "206", "204":
+	case "301", "302", "403", "404", "410", "500", "503", "206", "204":
 		var status int
 		fmt.Sscan(what, &status)
 		w.WriteHeader(status)
 	case "image":
 		w.Header().Set("Content-Type", "image/png")
 		io.WriteString(w, "png")
+	case "json":
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, "{}")
+	case "xhtml":
+		w.Header().Set("Content-Type", "application/xhtml+xml")
+		io.WriteString(w, "<html/>")
+	case "component":
+		w.Header().Set("Content-Type", "text/x-component")
+		io.WriteString(w, "0:{}")
+	case "part":
+		w.Header().Set("Content-Range", "bytes 0-1/4")
+		io.WriteString(w, "pa")
+	case "early":
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		io.WriteString(w, "page")
 	case "untyped":
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusOK)

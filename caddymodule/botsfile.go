@@ -1,0 +1,81 @@
+package caddymodule
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/ruleset/bots"
+)
+
+// botsFilePoll is how often the file of bots is looked at.
+const botsFilePoll = 2 * time.Second
+
+// botsFile keeps the patterns of a file in force. While the file cannot be used,
+// those that were read last stay.
+type botsFile struct {
+	path       string
+	classifier *bots.Classifier
+	logger     *zap.Logger
+	failing    atomic.Bool
+
+	read os.FileInfo // what was read last, or tried; nil when there was none
+}
+
+// openBotsFile reads the file for the first time.
+func openBotsFile(path string, classifier *bots.Classifier, logger *zap.Logger) (*botsFile, error) {
+	f := &botsFile{path: path, classifier: classifier, logger: logger}
+	f.read, _ = os.Stat(path) // reading says what is wrong
+	patterns, err := bots.LoadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	classifier.SetPatterns(patterns)
+	return f, nil
+}
+
+// watch reads the file again whenever it has changed, until ctx ends.
+func (f *botsFile) watch(ctx context.Context) {
+	tick := time.NewTicker(botsFilePoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f.check()
+		}
+	}
+}
+
+// check reads the file again if it has changed since it was looked at last.
+func (f *botsFile) check() {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		info = nil
+	}
+	if sameVersion(f.read, info) {
+		return
+	}
+	f.read = info
+	patterns, err := bots.LoadFile(f.path)
+	f.failing.Store(err != nil)
+	if err != nil {
+		f.logger.Error("the changed file of bots cannot be used; the patterns that were read before stay in force",
+			zap.String("file", f.path), zap.Error(err))
+		return
+	}
+	f.classifier.SetPatterns(patterns)
+	f.logger.Info("read the changed file of bots", zap.String("file", f.path), zap.Int("patterns", patterns.Len()))
+}
+
+// sameVersion reports whether a file has not changed; nil stands for no file.
+func sameVersion(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
