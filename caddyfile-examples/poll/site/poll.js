@@ -3,7 +3,7 @@
 const form = document.getElementById("poll");
 const said = document.getElementById("said");
 const board = document.querySelector("hot-list");
-const names = new Map([...form.elements].map((b) => [b.value, b.lastChild.textContent.trim()]));
+const names = new Map([...form.elements].map((b) => [b.value, b.textContent]));
 
 // The board has ids: give them names, and bars as long as their share.
 board.addEventListener("hotboard", ({ detail: { items } }) => {
