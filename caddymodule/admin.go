@@ -40,9 +40,14 @@ func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
 
 const adminPath = "/hotboard/"
 
-// Routes returns the routes below /hotboard/.
+// Routes returns the routes. The rest of what is below /hotboard/ is the embedded
+// aggregator's, where there is one.
 func (*AdminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: adminPath, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
+	var routes []caddy.AdminRoute
+	for _, path := range []string{"samples", "limits", "limits/", "bots"} {
+		routes = append(routes, caddy.AdminRoute{Pattern: adminPath + path, Handler: caddy.AdminHandlerFunc(serveAdmin)})
+	}
+	return routes
 }
 
 // adminRequest is a request for the admin API, and the configuration in force.

@@ -186,14 +186,19 @@ type adminAPI struct{}
 // CaddyModule returns the Caddy module information.
 func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
-		ID:  "admin.api.hotboard",
+		ID:  "admin.api.hotboard_aggregator",
 		New: func() caddy.Module { return new(adminAPI) },
 	}
 }
 
-// Routes implements [caddy.AdminRouter].
+// Routes implements [caddy.AdminRouter]. Everything else below /hotboard/ is the
+// edge's.
 func (*adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: "/hotboard/", Handler: caddy.AdminHandlerFunc(serveAdmin)}}
+	var routes []caddy.AdminRoute
+	for _, pattern := range []string{"/hotboard/-/", "/hotboard/metrics", "/hotboard/hot", "/hotboard/api/"} {
+		routes = append(routes, caddy.AdminRoute{Pattern: pattern, Handler: caddy.AdminHandlerFunc(serveAdmin)})
+	}
+	return routes
 }
 
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
