@@ -78,7 +78,7 @@ func printVerdicts(c *bots.Classifier, in io.Reader, out io.Writer) error {
 		if v.Bot {
 			verdict = "bot"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", verdict, dash(v.Class), dash(v.Reason), v.Device, line)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", verdict, dash(v.Class), dash(v.Reason), v.Device, dash(line))
 		if lines.Buffered() == 0 { // somebody may be typing
 			if err := w.Flush(); err != nil {
 				return err

@@ -27,7 +27,7 @@ func (b *builtIn) judge(t *text) (class, reason string) {
 
 func (b *builtIn) judgeUnnamed(t *text) (class, reason string) {
 	for i := range b.words {
-		if w := &b.words[i]; !(w.tools && t.app) && w.find(t.lower) {
+		if w := &b.words[i]; !(w.tools && t.app) && w.find(t.said) {
 			return w.class, "word " + w.text
 		}
 	}

@@ -19,7 +19,7 @@ type family struct {
 // first, so libraries, which others are built on, come late.
 func families() []family {
 	return []family{
-		{"ai_crawler", `GPTBot, ChatGPT*, OAI-*, OpenAI?, ClaudeBot, Claude-*, Anthropic*, PerplexityBot, Perplexity-User,
+		{"ai_crawler", `GPTBot, ChatGPT-User*, ChatGPT?, OAI-*, OpenAI?, ClaudeBot, Claude-*, Anthropic*, PerplexityBot, Perplexity-User,
 			PerplexityUser, CCBot, Bytespider, TikTokSpider, Google-Extended, Google-CloudVertexBot, Google-NotebookLM,
 			Google-Agent, GoogleAgent-*, Google-Gemini*, Gemini-Deep*, GoogleOther*, Meta-ExternalAgent, Meta-WebIndexer,
 			FacebookBot, Applebot-Extended, Amazonbot, Amzn-*, Amazon-Bedrock*, Amazon-QBusiness, AmazonBuyForMe, NovaAct,

@@ -79,8 +79,7 @@ func ParsePatterns(name string, data []byte) (*Patterns, error) {
 	if len(data) > maxPatternsBytes {
 		return nil, &configfile.Problem{File: name, Message: fmt.Sprintf("the file has more than %d MB", maxPatternsBytes>>20)}
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	r := &patternReader{name: name, data: data, dec: json.NewDecoder(bytes.NewReader(data))}
+	r := &patternReader{name: name, data: bytes.TrimPrefix(data, []byte("\ufeff"))}
 	r.read()
 	if len(r.problems) > 0 {
 		return nil, errors.Join(r.problems...)
@@ -93,7 +92,6 @@ func ParsePatterns(name string, data []byte) (*Patterns, error) {
 type patternReader struct {
 	name     string
 	data     []byte
-	dec      *json.Decoder
 	p        Patterns
 	texts    []literal
 	problems []error
@@ -111,64 +109,62 @@ func (r *patternReader) addf(offset int64, path, format string, args ...any) {
 	})
 }
 
-// next is where the next value begins.
-func (r *patternReader) next() int64 {
-	offset := r.dec.InputOffset()
-	for offset < int64(len(r.data)) && strings.IndexByte(" \t\r\n,", r.data[offset]) >= 0 {
-		offset++
-	}
-	return offset
-}
-
 func (r *patternReader) read() {
 	const want = `want an array of objects with a "pattern", as in [{"pattern": "Googlebot"}]`
-	if t, err := r.dec.Token(); err != nil {
-		r.syntax(err)
+	var all []json.RawMessage
+	if err := json.Unmarshal(r.data, &all); err != nil {
+		if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
+			r.addf(s.Offset-1, "", "this is not JSON: %v", err)
+		} else {
+			r.addf(0, "", want)
+		}
 		return
-	} else if t != json.Delim('[') {
+	}
+	if all == nil { // null
 		r.addf(0, "", want)
 		return
 	}
-	for i := 0; r.dec.More(); i++ {
-		if i == maxPatterns {
-			r.addf(r.next(), "", "the file has more than %d patterns", maxPatterns)
-			return
-		}
-		at, path := r.next(), fmt.Sprintf("[%d]", i)
-		var raw json.RawMessage
-		if err := r.dec.Decode(&raw); err != nil {
-			r.syntax(err)
-			return
-		}
+	if len(all) > maxPatterns {
+		r.addf(0, "", "the file has more than %d patterns", maxPatterns)
+		return
+	}
+	for i, at := range r.offsets(len(all)) {
+		path := fmt.Sprintf("[%d]", i)
 		var e entry
-		if err := json.Unmarshal(raw, &e); err != nil {
-			var kind *json.UnmarshalTypeError
-			if errors.As(err, &kind) && kind.Field != "" {
-				r.addf(at, path+"."+kind.Field, "want %s, not a %s", map[bool]string{true: "a string", false: "an array of strings"}[kind.Field == "pattern"], kind.Value)
-			} else {
+		if err := json.Unmarshal(all[i], &e); err != nil {
+			switch kind := (*json.UnmarshalTypeError)(nil); {
+			case errors.As(err, &kind) && kind.Field == "pattern":
+				r.addf(at, path+".pattern", "want a string, not a %s", kind.Value)
+			case errors.As(err, &kind) && kind.Field != "":
+				r.addf(at, path+".tags", "want an array of strings, not a %s", kind.Value)
+			default:
 				r.addf(at, path, want)
 			}
 			continue
 		}
 		r.add(at, path+".pattern", &e)
 	}
-	if _, err := r.dec.Token(); err != nil {
-		r.syntax(err)
-		return
-	}
-	end := r.next()
-	if _, err := r.dec.Token(); err != io.EOF {
-		r.addf(end, "", "something follows the array")
-	}
 }
 
-// syntax notes that the data are not JSON.
-func (r *patternReader) syntax(err error) {
-	if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
-		r.addf(s.Offset-1, "", "this is not JSON: %v", err)
-		return
+// offsets returns where the n values of the array begin.
+func (r *patternReader) offsets(n int) []int64 {
+	all := make([]int64, 0, n)
+	dec := json.NewDecoder(bytes.NewReader(r.data))
+	if _, err := dec.Token(); err != nil {
+		return nil
 	}
-	r.addf(int64(len(r.data)), "", "the file ends before the array does")
+	for dec.More() {
+		at := dec.InputOffset()
+		for strings.IndexByte(" \t\r\n,", r.data[at]) >= 0 {
+			at++
+		}
+		all = append(all, at)
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return all // cannot be: it was read before
+		}
+	}
+	return all
 }
 
 // add compiles one entry.
@@ -181,8 +177,6 @@ func (r *patternReader) add(at int64, path string, e *entry) {
 		r.addf(at, path, "it has %d bytes, more than %d", len(*e.Pattern), maxPattern)
 		return
 	}
-	// Files are written for several languages; some escape a slash, which Go
-	// takes for a slash.
 	re, err := regexp.Compile(*e.Pattern)
 	if err != nil {
 		r.addf(at, path, "%v; patterns are regular expressions of Go (RE2), which have no lookaround and no back references", err)

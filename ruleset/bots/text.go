@@ -10,6 +10,9 @@ type text struct {
 	// stands in the first parentheses, in lower case.
 	mozilla bool
 	comment string
+	// said is lower without the comment of an Android browser, which has the name
+	// of the device in it: there are phones called CUBOT, Spider and Robot.
+	said string
 	// app says that it runs on somebody's phone.
 	app bool
 }
@@ -19,8 +22,13 @@ func newText(userAgent string) text {
 	t := text{raw: strings.Trim(strings.TrimSpace(userAgent), `"'`)}
 	t.lower = strings.ToLower(t.raw)
 	t.mozilla = strings.HasPrefix(t.lower, "mozilla/")
+	t.said = t.lower
 	if _, rest, ok := strings.Cut(t.lower, "("); ok {
-		t.comment, _, _ = strings.Cut(rest, ")")
+		var behind string
+		t.comment, behind, _ = strings.Cut(rest, ")")
+		if t.mozilla && strings.Contains(t.comment, "android ") && !strings.Contains(t.comment, "compatible") {
+			t.said = behind
+		}
 	}
 	t.app = t.hasAny(apps...)
 	return t

@@ -49,7 +49,8 @@ func words() []word {
 		{text: "preview", class: "link_preview", tools: true},
 		{text: "thumbnail", class: "link_preview", tools: true},
 		{text: "screenshot", class: "headless_browser", tools: true},
-		{text: "feed", class: "feed_reader", from: true, tools: true},
+		// FeedReader/2.0 shows pages on a desk.
+		{text: "feed", class: "feed_reader", from: true, tools: true, unless: []string{"feedreader/"}},
 		{text: "rss", class: "feed_reader", to: true, tools: true},
 		{text: "podcast", class: "feed_reader", tools: true},
 		{text: "scan", class: "scanner", to: true, tools: true},

@@ -1,0 +1,87 @@
+package bots
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+)
+
+// corpus is a list of User-Agents of one sort that somebody else has gathered.
+type corpus struct {
+	name string
+	bots bool
+	// percent is the least share of bots to be found, or the largest of people to
+	// be lost.
+	percent float64
+	agents  []string
+}
+
+// openly are programs that call themselves what they are, and that lists of
+// browsers have in them all the same. They are left out of the lists of people;
+// finding them is no loss.
+var openly = []string{"HeadlessChrome", "PhantomJS/", "wkhtmltoimage", "Chrome-Lighthouse"}
+
+// notAgents are entries of lists of browsers that are no User-Agent of any.
+var notAgents = []string{"", "ghostery"}
+
+// TestCorpora measures the built-in rules alone, with no file, on lists that are
+// fetched when it runs. The rules were built with a view to the first of the
+// lists of bots; the others were only looked at afterwards.
+func TestCorpora(t *testing.T) {
+	t.Parallel()
+	tarballs := npmPack(t)
+	c := New(nil, 1)
+	isBot := func(agent string) bool { return c.Classify(agent, netip.Addr{}).Bot }
+
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "corpus\tUser-Agents\tbots\tpercent\ttarget")
+	row := func(l corpus) {
+		wrong, found := []string(nil), 0
+		for _, agent := range l.agents {
+			bot := isBot(agent)
+			if bot {
+				found++
+			}
+			if bot != l.bots {
+				wrong = append(wrong, agent)
+			}
+		}
+		percent := 100 * float64(found) / float64(len(l.agents))
+		target, missed := fmt.Sprintf("≥ %v", l.percent), percent < l.percent
+		if !l.bots {
+			target, missed = fmt.Sprintf("≤ %v", l.percent), percent > l.percent
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.2f\t%s\n", l.name, len(l.agents), found, percent, target)
+		if missed {
+			t.Errorf("%s: %.2f %% are held to be bots, which is not %s. Wrong are:\n%s", l.name, percent, target, strings.Join(wrong, "\n"))
+		}
+	}
+
+	people := corpus{name: "people, all of these", percent: 0.1}
+	for _, l := range corpora(t, tarballs) {
+		if len(l.agents) == 0 {
+			t.Fatalf("%s is empty", l.name)
+		}
+		if !l.bots {
+			l.agents = slices.DeleteFunc(l.agents, func(a string) bool {
+				return slices.Contains(notAgents, a) || slices.ContainsFunc(openly, func(s string) bool { return strings.Contains(a, s) })
+			})
+			people.agents = append(people.agents, l.agents...)
+		}
+		row(l)
+	}
+	people.agents = unique(people.agents)
+	row(people)
+	w.Flush()
+	t.Logf("\n%s", table.String())
+}
+
+func unique(agents []string) []string {
+	agents = slices.Clone(agents)
+	slices.Sort(agents)
+	return slices.Compact(agents)
+}
