@@ -142,7 +142,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if len(targets) == 0 {
 		return next.ServeHTTP(w, r)
 	}
-	return h.serveView(w, r, next, slices.Clone(targets))
+	return h.serveView(w, r, next, targets)
 }
 
 // serveEndpoint answers r if it is for an endpoint.
