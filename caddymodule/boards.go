@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,20 +103,25 @@ func (h *Handler) canonicalQuery(path, raw string) (string, *problem) {
 }
 
 // canonicalBody does the same for the body of a POST: one question for each order
-// of its members, and each way to space them.
+// of its members, and each way to space them. What it asks for beyond that is the
+// aggregator's business.
 func (h *Handler) canonicalBody(path string, body []byte) ([]byte, *problem) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+	var all map[string]any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber() // as it was written
+	if err := dec.Decode(&all); err != nil || all == nil || dec.More() {
 		return nil, refuse(http.StatusBadRequest, "bad_json", "The body is not a JSON object.")
 	}
-	if _, named := members["list"]; path == itemsPath && !named && len(h.lists) > 0 {
-		list, err := json.Marshal(h.lists[0].Name)
-		if err != nil { // a string
-			panic(err)
-		}
-		members["list"] = list
+	asked := []any{all}
+	if path == boardsPath {
+		asked, _ = all["boards"].([]any)
 	}
-	canonical, err := json.Marshal(members)
+	for _, a := range asked {
+		if a, ok := a.(map[string]any); ok && len(h.lists) > 0 && (a["list"] == nil || a["list"] == "") {
+			a["list"] = h.lists[0].Name // of this site, as for /hot
+		}
+	}
+	canonical, err := json.Marshal(all)
 	if err != nil { // which it came from
 		panic(err)
 	}

@@ -144,7 +144,8 @@ func TestManyAtOnce(t *testing.T) {
 		{"/api/items", `{"list":"many","items":["a","b"]}`, `{"items":["a","b"],"list":"many"}`},
 		{"/api/items", ` { "items" : ["a", "b"] } `, `{"items":["a","b"],"list":"many"}`}, // the only list; the same question
 		{"/api/items", `{"list":"many","items":["b","a"]}`, `{"items":["b","a"],"list":"many"}`},
-		{"/api/boards", `{"boards":[{"list":"many","period":"day"}]}`, `{"boards":[{"list":"many","period":"day"}]}`},
+		{"/api/boards", `{"boards":[{"list":"other"},{"period":"day","limit":3}]}`, `{"boards":[{"list":"other"},{"limit":3,"list":"many","period":"day"}]}`},
+		{"/api/boards", `{"boards":"what?","limit":1e400}`, `{"boards":"what?","limit":1e400}`}, // which the aggregator refuses
 	} {
 		w := e.do(fetch(http.MethodPost, tt.path, tt.body))
 		var q hit.Query
@@ -158,8 +159,8 @@ func TestManyAtOnce(t *testing.T) {
 			t.Errorf("%s: Cache-Control: %s", tt.path, cc)
 		}
 	}
-	if n := asked.Load(); n != 3 {
-		t.Errorf("3 different questions were asked %d times", n)
+	if n := asked.Load(); n != 4 {
+		t.Errorf("4 different questions were asked %d times", n)
 	}
 	for name, tt := range map[string]struct {
 		request *http.Request
@@ -169,6 +170,7 @@ func TestManyAtOnce(t *testing.T) {
 		"GET":          {browse("/api/items"), 405, "method_not_allowed"},
 		"no JSON":      {fetch(http.MethodPost, "/api/items", "items"), 400, "bad_json"},
 		"null":         {fetch(http.MethodPost, "/api/items", "null"), 400, "bad_json"},
+		"two objects":  {fetch(http.MethodPost, "/api/items", "{}{}"), 400, "bad_json"},
 		"an array":     {fetch(http.MethodPost, "/api/boards", "[]"), 400, "bad_json"},
 		"a large body": {fetch(http.MethodPost, "/api/items", strings.Repeat(" ", maxBodyBytes+1)), 413, "body_too_large"},
 		"a long query": {fetch(http.MethodPost, "/api/items?"+strings.Repeat("x", maxQueryBytes), "{}"), 414, "query_too_long"},
@@ -218,6 +220,21 @@ func FuzzCanonicalQuery(f *testing.F) {
 		}
 		if twice, p := h.canonicalQuery("/hot", once); p != nil || twice != once {
 			t.Errorf("%q became %q, and that %q, %v", raw, once, twice, p)
+		}
+	})
+}
+
+func FuzzCanonicalBody(f *testing.F) {
+	f.Add(itemsPath, []byte(`{"list":"a","items":["a\u0000","b"]}`))
+	f.Add(boardsPath, []byte(`{"boards":[{"limit":1e99},null,{"list":null}]}`))
+	h := &Handler{lists: []*ruleset.List{{Name: "only"}}}
+	f.Fuzz(func(t *testing.T, path string, body []byte) {
+		once, p := h.canonicalBody(path, body)
+		if p != nil {
+			return
+		}
+		if twice, p := h.canonicalBody(path, once); p != nil || string(twice) != string(once) {
+			t.Errorf("%q became %q, and that %q, %v", body, once, twice, p)
 		}
 	})
 }

@@ -222,8 +222,9 @@
   // count asks for items, all that the page wants to know at once.
   const batches = new Map(); // by list
   const count = (list, id) => {
-    if (!batches.has(list)) {
-      const batch = { ids: new Set() };
+    let batch = batches.get(list);
+    if (!batch || batch.ids.size >= 200) { // which is as many as there may be
+      batch = { ids: new Set() };
       batch.items = sleep(0).then(async () => {
         batches.delete(list);
         const ids = [...batch.ids];
@@ -232,7 +233,6 @@
       });
       batches.set(list, batch);
     }
-    const batch = batches.get(list);
     batch.ids.add(id);
     return batch.items.then((items) => items.get(id));
   };

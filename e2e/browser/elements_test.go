@@ -97,6 +97,12 @@ func elements(s *scenario) {
 	s.until(`document.querySelectorAll("#short li").length === 2`)
 	eval[chromedp.Void](s.tab, `document.querySelector("#own").remove()`)
 
+	// More counts than one request may ask for.
+	eval[chromedp.Void](s.tab, `for (let i = 0; i < 250; i++) {
+		document.body.append(Object.assign(document.createElement("p"), { innerHTML: "<hot-count list=`+s.list+` item=n" + i + "></hot-count>" }));
+	}`)
+	s.until(`document.querySelectorAll("p hot-count[state=empty]").length === 250`)
+
 	counted.Requests["counted"] += 1300
 	counted.Items["other"] = views{1300, 0}
 	s.expect(counted)
