@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,66 @@ func TestBeaconChain(t *testing.T) {
 	script := post(t, dir, "beacons", "/api/views", `"{\"articleId\":\"a" .. n % 100 .. "\",\"fingerprint\":\"f" .. n .. "\"}"`)
 	chain(t, "beacons, counted", s, "articles", script, module, ">= 10000/s")
 }
+
+// The same of votes, each by another user, with three limits of which two are
+// held by the aggregator too.
+func TestVoteChain(t *testing.T) {
+	wanted(t)
+	dir := t.TempDir()
+	nc := connect(t)
+	ensure(t, nc, 16)
+	s := startAggregator(t, nc, &ruleset.Ruleset{
+		Lists: []*ruleset.List{{Name: "songs", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+		Limits: []*ruleset.Limit{
+			{Name: "user", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 3, Per: ruleset.PerDay}, {Max: 10, Per: ruleset.PerCampaign}}},
+		},
+	})
+	module := startCaddy(t, dir, "module", fmt.Sprintf(`hotboard {
+		dir %s
+		nats %s
+		list songs {
+			votes *
+		}
+		limit user {
+			by user
+			max 2 per second
+			max 3 per day
+			max 10 per campaign
+		}
+	}`, filepath.Join(dir, "spool"), nc.ConnectedUrl()), `hotboard {
+		user {header.X-User}
+	}`)
+	script := post(t, dir, "votes", "/api/votes", `"{\"list\":\"songs\",\"option\":\"s" .. n % 100 .. "\"}"`)
+	firstVote(t, module)
+	chain(t, "votes, counted", s, "songs", script, module, ">= 8000/s")
+}
+
+// firstVote waits until an edge takes votes: it has to have the secrets that all
+// edges share.
+func firstVote(t *testing.T, url string) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/votes", strings.NewReader(`{"list":"songs","option":"first"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("User-Agent", firefox)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusAccepted {
+			return
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("the edge takes no votes: %s", resp.Status)
+		}
+	}
+}
+
+const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
 // chain loads an edge, waits until all is counted, and states the rate of both
 // together.
@@ -127,13 +188,14 @@ func post(t *testing.T, dir, name, path, body string) string {
 local n = 0
 local headers = {
   ["Content-Type"] = "application/json",
-  ["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+  ["User-Agent"] = "%s",
 }
 request = function()
   n = n + 1
+  headers["X-User"] = "user" .. n
   return wrk.format("POST", "%s", headers, %s)
 end
-`, path, body), 0o644)
+`, firefox, path, body), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
