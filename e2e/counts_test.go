@@ -47,8 +47,8 @@ func eventually(t *testing.T, look func() string) {
 // list was applied. That is its views and its duplicates: a hit that is applied
 // twice looks like one of a visitor who came twice, and no visitor of a load
 // does.
-func storeCounts(ctx context.Context, s store.Reader) (map[string]int, error) {
-	all := board.AllSet(stack.List)
+func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string) (map[string]int, error) {
+	all := board.AllSet(list)
 	size, err := s.Size(ctx, all)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func storeCounts(ctx context.Context, s store.Reader) (map[string]int, error) {
 		for i, e := range entries {
 			ids[i] = e.Item
 		}
-		items, err := s.Items(ctx, hit.View, stack.List, ids)
+		items, err := s.Items(ctx, kind, list, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -179,11 +179,24 @@ func unfolded(ctx context.Context, js jetstream.JetStream, s store.Store) string
 
 // settle waits until the counts have everything: no edge holds a hit that is not
 // applied, and the log is folded to its end, so that nothing can change any
-// more. It returns the counts.
+// more. It returns the counts of the list of pages.
 func settle(t *testing.T, s *stack.Stack, st store.Store, want func(map[string]int) string) map[string]int {
 	t.Helper()
-	js := s.Log()
 	var counts map[string]int
+	settled(t, s, st, func() string {
+		var err error
+		if counts, err = storeCounts(t.Context(), st, hit.View, stack.List); err != nil {
+			return err.Error()
+		}
+		return want(counts)
+	})
+	return counts
+}
+
+// settled waits until the counts have everything, and look finds nothing wrong.
+func settled(t *testing.T, s *stack.Stack, st store.Store, look func() string) {
+	t.Helper()
+	js := s.Log()
 	eventually(t, func() string {
 		if wrong := unapplied(s.Edges); wrong != "" {
 			return wrong
@@ -191,11 +204,6 @@ func settle(t *testing.T, s *stack.Stack, st store.Store, want func(map[string]i
 		if wrong := unfolded(t.Context(), js, st); wrong != "" {
 			return wrong
 		}
-		var err error
-		if counts, err = storeCounts(t.Context(), st); err != nil {
-			return err.Error()
-		}
-		return want(counts)
+		return look()
 	})
-	return counts
 }

@@ -25,6 +25,8 @@ type EdgeOptions struct {
 	Broker string
 	// Rules is the path of the file with the lists.
 	Rules string
+	// Site is what the directive hotboard has in its block.
+	Site string
 }
 
 // Edge is a Caddy in front of a small site of files.
@@ -48,9 +50,13 @@ func StartEdge(t testing.TB, o EdgeOptions) *Edge {
 		Admin:  fmt.Sprintf("http://127.0.0.1:%d", admin),
 		Config: filepath.Join(dir, "Caddyfile"),
 	}
+	directive := "hotboard"
+	if o.Site != "" {
+		directive += " {\n\t\t" + o.Site + "\n\t}"
+	}
 	text := strings.NewReplacer(
 		"ADMIN", strings.TrimPrefix(e.Admin, "http://"), "URL", e.URL, "DIR", dir,
-		"BROKER", o.Broker, "RULES", o.Rules,
+		"BROKER", o.Broker, "RULES", o.Rules, "HOTBOARD", directive,
 	).Replace(caddyfile)
 	if err := os.WriteFile(e.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -74,7 +80,7 @@ const caddyfile = `{
 }
 
 URL {
-	hotboard
+	HOTBOARD
 	root DIR/site
 	try_files {path}.html {path}
 	file_server

@@ -32,6 +32,8 @@ type Options struct {
 	Aggregators int // default 1
 	// Rules is the YAML that edges and aggregators count by. Default: DefaultRules.
 	Rules string
+	// Site is what the directive hotboard of the edges' sites has in its block.
+	Site string
 }
 
 // Stack is a running Hotboard.
@@ -57,7 +59,7 @@ func Start(t testing.TB, o Options) *Stack {
 		s.Aggregators = append(s.Aggregators, StartAggregator(t, s.NATS.URL, s.Redis.URL(), rules))
 	}
 	for range max(1, o.Edges) {
-		s.Edges = append(s.Edges, StartEdge(t, EdgeOptions{Broker: "nats " + s.NATS.URL, Rules: rules}))
+		s.Edges = append(s.Edges, StartEdge(t, EdgeOptions{Broker: "nats " + s.NATS.URL, Rules: rules, Site: o.Site}))
 	}
 	return s
 }
