@@ -61,7 +61,9 @@ func BenchmarkTake(b *testing.B) {
 					b.Fatal("refused")
 				}
 			}
-			b.ReportMetric(perOp(b)/alone, "times-rate")
+			if alone > 0 {
+				b.ReportMetric(perOp(b)/alone, "times-rate")
+			}
 		})
 	}
 	r, view, vote := four(b)

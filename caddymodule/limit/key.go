@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/maphash"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -106,12 +107,11 @@ func appendIP(dst []byte, ip netip.Addr, ipv4, ipv6 int) []byte {
 		return binary.BigEndian.AppendUint32(append(dst, 4), n)
 	case ip.Is6():
 		a := ip.As16()
-		for i := range a {
-			if kept := ipv6 - 8*i; kept < 8 {
-				a[i] &^= 0xff >> max(kept, 0)
-			}
-		}
-		return append(append(dst, 6), a[:]...)
+		high, low := binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:])
+		high &^= math.MaxUint64 >> min(ipv6, 64)
+		low &^= math.MaxUint64 >> max(ipv6-64, 0)
+		dst = binary.BigEndian.AppendUint64(append(dst, 6), high)
+		return binary.BigEndian.AppendUint64(dst, low)
 	}
 	return append(dst, 0)
 }

@@ -22,7 +22,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	sequences := uint64(100_000)
 	if raceEnabled || testing.Short() {
-		sequences = 8_000
+		sequences = 4_000
 	}
 	if *oneSequence != 0 {
 		newPlay(*oneSequence, t.Logf).run(t)
