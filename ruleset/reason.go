@@ -34,10 +34,6 @@ const (
 	UserMismatch   Reason = "user_mismatch"    // it names another user than the one who is signed in
 	UserNotAllowed Reason = "user_not_allowed" // it names a user, which the site does not allow
 
-	// What becomes of a speculative view, which is neither counted nor refused yet.
-	Confirmed Reason = "confirmed" // the page was shown: it is counted
-	Expired   Reason = "expired"   // it was not shown
-
 	// What the response decides, see [List.CheckResponse].
 	Status      Reason = "status"       // a status that the list does not count
 	ContentType Reason = "content_type" // a media type that the list does not count
