@@ -23,7 +23,7 @@ func newClients(c *ruleset.Clients) clients {
 		return n
 	}
 	for _, ua := range c.UserAgents {
-		n.userAgents = append(n.userAgents, strings.ToLower(ua))
+		n.userAgents = append(n.userAgents, toLower(ua))
 	}
 	n.prefixes = make(map[netip.Prefix]struct{})
 	for _, p := range c.Prefixes() {

@@ -59,8 +59,8 @@ func corpora(t *testing.T, npm func(pkg, file string) []byte) []corpus {
 		return unique(agents)
 	}
 	measured := func(data []byte) (agents []string) {
-		for _, r := range decode[[]struct{ UserAgent string }](t, data) {
-			agents = append(agents, r.UserAgent)
+		for agent := range devices(t, data) {
+			agents = append(agents, agent)
 		}
 		return unique(agents)
 	}
@@ -88,6 +88,16 @@ func corpora(t *testing.T, npm func(pkg, file string) []byte) []corpus {
 		{"people: npm random-useragent 0.5.0, browsers", false, 0.1, inFolder(folders)},
 		{"people: npm ua-parser-js 0.7.18, tests", false, 0.1, unique(parsed)},
 	}
+}
+
+// devices returns what the pages that measured the User-Agents of the package
+// user-agents took each for.
+func devices(t *testing.T, data []byte) map[string]string {
+	all := make(map[string]string)
+	for _, r := range decode[[]struct{ UserAgent, DeviceCategory string }](t, data) {
+		all[r.UserAgent] = r.DeviceCategory
+	}
+	return all
 }
 
 // testTables returns the bots in the tables of tests of two Go modules.

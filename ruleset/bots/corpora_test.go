@@ -78,6 +78,18 @@ func TestCorpora(t *testing.T) {
 	row(people)
 	w.Flush()
 	t.Logf("\n%s", table.String())
+
+	same, measured := 0, devices(t, tarballs("user-agents@2.1.198", "dist/user-agents.json"))
+	for agent, device := range measured {
+		if c.Classify(agent, netip.Addr{}).Device == device {
+			same++
+		}
+	}
+	percent := 100 * float64(same) / float64(len(measured))
+	t.Logf("devices as measured, npm user-agents 2.1.198: %d of %d (%.2f %%)", same, len(measured), percent)
+	if percent < 98 {
+		t.Error("less than 98 % of the devices are as measured")
+	}
 }
 
 func unique(agents []string) []string {

@@ -15,7 +15,7 @@ func (t *text) device() string {
 		strings.Contains(strings.ReplaceAll(t.lower, "tablet pc", ""), "tablet"):
 		return "tablet"
 	case t.hasAny("windows phone", "iphone", "ipod", "mobi", "opera mini", "ucweb", "blackberry", "bb10", "symb", "series60", "series40",
-		"midp", "cldc", "up.browser", "windows ce", "fxos", "kaios", "openharmony", "dalvik/"), t.beginsWithAny(phones...):
+		"midp", "cldc", "up.browser", "windows ce", "fxos", "kaios", "openharmony", "dalvik/"), t.phone():
 		return "mobile"
 	case t.hasAny("android"):
 		// Browsers on phones say Mobile.

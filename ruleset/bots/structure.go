@@ -21,7 +21,7 @@ func (t *text) structure() (class, reason string) {
 		return "other", "structure: short"
 	case t.mozilla:
 		return t.likeMozilla()
-	case t.app || t.beginsWithAny(phones...):
+	case t.app || t.phone():
 		return "", ""
 	case strings.Contains(t.lower, "mozilla/"):
 		// A browser's name behind one's own. Apps on phones do that too.
@@ -74,7 +74,7 @@ func (t *text) hasGuest() bool {
 func isLocale(s string) bool { return len(s) == 5 && s[2] == '-' }
 
 // injections are what attacks are made of.
-var injections = []string{"<", "${", "() {", "{{", "select ", "union ", "sleep(", "eval(", "base64", "../", "\\x"}
+var injections = []string{"<", "${", "() {", "{{", "(select", "union select", "union all", "sleep(", "eval(", "../"}
 
 // ownAddresses are those that browsers name of themselves.
 var ownAddresses = []string{"bsalsa.com", "avantbrowser.com"}
@@ -84,8 +84,9 @@ var ownAddresses = []string{"bsalsa.com", "avantbrowser.com"}
 var engines = []string{
 	"applewebkit", "webkit/", "gecko", "khtml", "konqueror", "msie", "trident/", "presto/", "opera", "netfront", "chrome/",
 	"firefox/", "safari/", "netscape", "ucbrowser", "dillo", "netpositive", "ibrowse", "amiga", "icab",
-	// Netscape 4 and before: Mozilla/4.8 [en] (Windows NT 5.1; U)
-	"mozilla/4", "mozilla/3", "mozilla/2", "mozilla/1",
+	// Netscape 4 and before told apart only how strong their encryption was:
+	// Mozilla/4.8 [en] (Windows NT 5.1; U)
+	"; u)", "; i)", "; n)", "; u;", "; i;", "; n;",
 	"nintendo", "playstation", "psp (", "kindle", "silk/", "inferno", "ms-office", "dolfin/", "uc browser", "midp",
 }
 
@@ -112,15 +113,26 @@ var browsers = []string{
 // too, although it shows pages its own way.
 var apps = []string{
 	"android", "iphone", "ipad", "ipod", "(ios ", "; ios ", " ios/", "cfnetwork/", "windows phone", "windows ce", "dalvik/",
-	"blackberry", "webos/", "tizen", "harmony", "[fban/", "apple tv",
+	"blackberry", "webos/", "tizen", "harmonyos", "openharmony", "[fban/", "apple tv",
 }
 
-// phones are how the User-Agents of phones of before begin.
+// phones are how the User-Agents of phones of before begin, which go on with a
+// model: LG-KP500, Nokia6230i, MOTORIZR-Z8.
 var phones = []string{
-	"alcatel", "asus-", "benq", "dopod", "docomo/", "ericsson", "fly", "hp ipaq", "htc", "huawei", "j-phone", "karbonn", "kddi-",
-	"kwc-", "kyocera", "lava", "lenovo", "lg-", "lg/", "lge-", "lge ", "lg", "maui", "micromax", "mitsu/", "mot-", "moto", "nec-", "nokia",
-	"palm", "panasonic", "pantech", "philips", "polaris", "pt-", "qtek", "sagem", "samsung", "sanyo", "sec-", "sendo", "sgh-", "sharp", "sie-",
-	"softbank", "sonyericsson", "spice", "t-mobile", "telit", "toshiba", "treo", "vodafone", "zte",
+	"alcatel", "asus", "benq", "docomo", "dopod", "ericsson", "fly", "hp ipaq", "htc", "huawei", "j-phone", "karbonn", "kddi", "kwc-",
+	"kyocera", "lava", "lenovo", "lg", "maui", "micromax", "mitsu", "mot", "nec-", "nokia", "palm", "panasonic", "pantech", "philips",
+	"polaris", "pt-", "qtek", "sagem", "samsung", "sanyo", "sec-", "sendo", "sgh-", "sharp", "sie-", "softbank", "sonyericsson", "spice",
+	"t-mobile", "telit", "toshiba", "treo", "vodafone", "zte",
+}
+
+// phone reports whether it is a phone of before.
+func (t *text) phone() bool {
+	for _, p := range phones {
+		if strings.HasPrefix(t.lower, p) && (len(t.raw) == len(p) || t.raw[len(p)] < 'a' || t.raw[len(p)] > 'z') {
+			return true
+		}
+	}
+	return false
 }
 
 // hasMailAddress reports whether there is a mail address. Browsers write some

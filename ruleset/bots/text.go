@@ -20,7 +20,7 @@ type text struct {
 func newText(userAgent string) text {
 	// Some lists, and some who copy from them, leave the quotes on.
 	t := text{raw: strings.Trim(strings.TrimSpace(userAgent), `"'`)}
-	t.lower = strings.ToLower(t.raw)
+	t.lower = toLower(t.raw)
 	t.mozilla = strings.HasPrefix(t.lower, "mozilla/")
 	t.said = t.lower
 	if _, rest, ok := strings.Cut(t.lower, "("); ok {
@@ -43,13 +43,14 @@ func (t *text) hasAny(texts ...string) bool {
 	return false
 }
 
-func (t *text) beginsWithAny(texts ...string) bool {
-	for _, s := range texts {
-		if strings.HasPrefix(t.lower, s) {
-			return true
-		}
+// toLower returns s with ASCII letters in lower case. All else stays, byte by
+// byte, so that places in the one are places in the other.
+func toLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		b[i] = lower(c)
 	}
-	return false
+	return string(b)
 }
 
 func isLetter(c byte) bool { return 'a' <= lower(c) && lower(c) <= 'z' }
