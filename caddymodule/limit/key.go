@@ -141,8 +141,8 @@ func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func
 	if list == nil {
 		return dst, true
 	}
-	s := r.limiter.scratch.Get().(*scratch)
-	defer r.limiter.scratch.Put(s)
+	s := r.limiter.get()
+	defer r.limiter.put(s)
 	before := len(dst)
 	for i := range list.limits {
 		bl := &list.limits[i]

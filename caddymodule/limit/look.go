@@ -26,8 +26,8 @@ func (r *Rules) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time
 		return nil
 	}
 	l := r.limiter
-	s := l.scratch.Get().(*scratch)
-	defer l.scratch.Put(s)
+	s := l.get()
+	defer l.put(s)
 	l.marks(s, list, h, quotas, now, limitName)
 	var states []State
 	l.lock(s, now)
@@ -56,8 +56,8 @@ func (r *Rules) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
 		return false
 	}
 	l := r.limiter
-	s := l.scratch.Get().(*scratch)
-	defer l.scratch.Put(s)
+	s := l.get()
+	defer l.put(s)
 	l.marks(s, list, h, quotas, time.Time{}, limitName)
 	l.lock(s, time.Time{})
 	held := false

@@ -19,9 +19,9 @@ import (
 // have everybody refused who is new. As it is, a key gets what its limit says, and
 // up to that mean more: some hits for every million of the flood.
 //
-// Each shard has its own, so that what is written in a row is as many cells as
-// there are in all shards. Windows of one class share one: they begin and end
-// together, and their keys differ.
+// Each shard has one for each class of windows that needs it, which is 4 MiB a class
+// for all shards of a large Limiter. Windows of a class begin and end together, and
+// their keys differ, so that they can share it.
 type sketch struct {
 	start int64 // of the window, in seconds since the Unix epoch
 	hits  uint64

@@ -18,6 +18,17 @@ type scratch struct {
 	locks [maxShards / 64]uint64 // the shards that are needed
 }
 
+// mostKey is the longest key whose memory is kept for the next call.
+const mostKey = 4096
+
+func (l *Limiter) get() *scratch { return l.scratch.Get().(*scratch) }
+
+func (l *Limiter) put(s *scratch) {
+	if cap(s.key) <= mostKey {
+		l.scratch.Put(s)
+	}
+}
+
 // mark is a window that a hit is charged to.
 type mark struct {
 	bl     *boundLimit
@@ -105,8 +116,8 @@ func (r *Rules) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision {
 		return d
 	}
 	l := r.limiter
-	s := l.scratch.Get().(*scratch)
-	defer l.scratch.Put(s)
+	s := l.get()
+	defer l.put(s)
 	l.marks(s, list, h, quotas, now, "")
 	l.lock(s, now)
 	for i := range s.marks {
@@ -305,8 +316,8 @@ func (r *Rules) Undo(h *Hit, quotas []hit.Quota, at time.Time, shadowed ...*rule
 		return
 	}
 	l := r.limiter
-	s := l.scratch.Get().(*scratch)
-	defer l.scratch.Put(s)
+	s := l.get()
+	defer l.put(s)
 	l.marks(s, list, h, quotas, time.Time{}, "")
 	l.lock(s, time.Time{})
 	d := Decision{Shadowed: shadowed}
