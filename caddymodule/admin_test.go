@@ -11,10 +11,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/google/go-cmp/cmp"
 )
 
 // adminAsk asks the admin API of what runs in this process, and returns the status
@@ -275,4 +277,78 @@ func TestAdminIsPartOfCaddysAPI(t *testing.T) {
 			t.Errorf("%s: %d %s, %v", path, resp.StatusCode, body, err)
 		}
 	}
+}
+
+// TestDocumentedAdmin: the commands in docs/admin.md work, and answers have the
+// members that it shows.
+func TestDocumentedAdmin(t *testing.T) {
+	doc, err := os.ReadFile("../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := startLog(t, 1)
+	e := startEdge(t, log, limited("articles", "limit address {\n by ip item\n max 10 per day\n }"))
+	e.do(browse("/articles/rust-in-caddy", "User-Agent", gptbot))
+	e.do(browse("/articles/rust-in-caddy"))
+	curl := regexp.MustCompile(`(?m)^curl (?:-X (\w+) )?'?localhost:2019([^' \n]+)'?(?: -d '(.*)')?$`)
+	commands := curl.FindAllSubmatchIndex(doc, -1)
+	if len(commands) != bytes.Count(doc, []byte("\ncurl ")) || len(commands) < 5 {
+		t.Fatalf("%d of %d commands are understood", len(commands), bytes.Count(doc, []byte("\ncurl ")))
+	}
+	for i, at := range commands {
+		part := func(n int) string {
+			if at[2*n] < 0 {
+				return ""
+			}
+			return string(doc[at[2*n]:at[2*n+1]])
+		}
+		method, body := part(1), part(3)
+		switch {
+		case method == "" && body != "":
+			method = http.MethodPost
+		case method == "":
+			method = http.MethodGet
+		}
+		status, answer := adminAsk(t, method, part(2), body)
+		if status != http.StatusOK && status != http.StatusNoContent {
+			t.Errorf("%s: %d %s", doc[at[0]:at[1]], status, answer)
+			continue
+		}
+		rest := doc[at[1]:]
+		if i+1 < len(commands) {
+			rest = doc[at[1]:commands[i+1][0]]
+		}
+		_, example, ok := bytes.Cut(rest, []byte("```json\n"))
+		if !ok {
+			continue
+		}
+		example, _, _ = bytes.Cut(example, []byte("```"))
+		var want, got any
+		if err := json.Unmarshal(example, &want); err != nil {
+			t.Errorf("%s: %v", example, err)
+		}
+		if err := json.Unmarshal([]byte(answer), &got); err != nil {
+			t.Errorf("%s: %v", answer, err)
+		}
+		if diff := cmp.Diff(membersOf(want), membersOf(got)); diff != "" {
+			t.Errorf("%s: the answer has other members (-documented +answered):\n%s", doc[at[0]:at[1]], diff)
+		}
+	}
+}
+
+// membersOf returns a JSON value with its numbers and texts left out.
+func membersOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = membersOf(v[name])
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = membersOf(v[i])
+		}
+		return v
+	}
+	return nil
 }

@@ -70,9 +70,10 @@ func viewsUnavailable() *problem {
 
 // accepted is a view that the limits have let through.
 type accepted struct {
-	client *client
-	list   *ruleset.List
-	item   string
+	client    *client
+	list      *ruleset.List
+	item      string
+	uncharged uncharged
 }
 
 // takeReports stores the views of reports as far as limits let them. An error
@@ -83,15 +84,16 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 	for i := range reports {
 		c := &reports[i].client
 		for _, v := range h.viewsOf(r, rt, &reports[i]) {
+			var not uncharged
 			if v.reason == "" {
-				v.reason = h.charge(c, v.list, v.item)
+				v.reason, not = h.charge(c, v.list, v.item)
 			}
 			if v.reason != "" {
 				answer.Reason = v.reason
 				h.conclude(r, c, v.list, v.item, v.reason)
 				continue
 			}
-			taken = append(taken, accepted{c, v.list, v.item})
+			taken = append(taken, accepted{c, v.list, v.item, not})
 			x := c.view(rt, v.list, v.item)
 			x.Published, x.PublishedFrom = v.published, v.from
 			hits = append(hits, x)
@@ -104,7 +106,7 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 		reason := ruleset.Counted
 		if err != nil {
 			reason = ruleset.DroppedQueueFull
-			h.takeBack(a.client, a.list, a.item)
+			h.takeBack(a.client, a.list, a.item, a.uncharged)
 		}
 		h.conclude(r, a.client, a.list, a.item, reason)
 	}
@@ -161,12 +163,13 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []rul
 // offerReport hands a view that was reported to the outbox, if limits let it, and
 // returns Counted or why not.
 func (h *Handler) offerReport(c *client, t *ruleset.Target) ruleset.Reason {
-	if limited := h.charge(c, t.List, t.Item); limited != "" {
+	limited, not := h.charge(c, t.List, t.Item)
+	if limited != "" {
 		return limited
 	}
 	if rt, err := h.app.acquire(); err == nil && rt.outbox.Offer(c.view(rt, t.List, t.Item)) {
 		return ruleset.Counted
 	}
-	h.takeBack(c, t.List, t.Item)
+	h.takeBack(c, t.List, t.Item, not)
 	return ruleset.DroppedQueueFull
 }

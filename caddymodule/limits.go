@@ -5,28 +5,35 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
+// uncharged are the limits in shadow that would have refused a view, and so were
+// not charged with it.
+type uncharged []*ruleset.Limit
+
 // charge charges a view of an item to the limits, and returns nothing, or the
-// reason of the limit that refuses it.
-func (h *Handler) charge(c *client, l *ruleset.List, item string) ruleset.Reason {
+// reason of the limit that refuses it. takeBack needs the rest.
+func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reason, uncharged) {
 	if len(h.app.Limits) == 0 {
-		return ""
+		return "", nil
+	}
+	if _, err := h.app.acquire(); err != nil {
+		return "", nil // nothing is counted either
 	}
 	x := c.limited(l, item)
 	d := h.app.limits.Take(&x, nil, c.time)
 	countShadowed(l, &d)
 	if d.Refused != nil {
-		return d.Refused.Reason()
+		return d.Refused.Reason(), nil
 	}
-	return ""
+	return "", d.Shadowed
 }
 
 // takeBack undoes charge, for a view that came to nothing.
-func (h *Handler) takeBack(c *client, l *ruleset.List, item string) {
-	if len(h.app.Limits) == 0 {
+func (h *Handler) takeBack(c *client, l *ruleset.List, item string, not uncharged) {
+	if len(h.app.Limits) == 0 || h.app.rt.Load() == nil {
 		return
 	}
 	x := c.limited(l, item)
-	h.app.limits.Undo(&x, nil, c.time)
+	h.app.limits.Undo(&x, nil, c.time, not...)
 }
 
 // countShadowed counts what limits in shadow would have refused.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	goruntime "runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,7 +114,8 @@ func TestDroppedViewsUseNothingUp(t *testing.T) {
 	stopClock(t)
 	log := startLog(t, 1)
 	const list = "uncharged"
-	e := startEdge(t, log, limited(list, twoADay))
+	const shadow = "limit dry {\n by ip item\n max 1 per day\n shadow\n}\n"
+	e := startEdge(t, log, limited(list, twoADay+shadow))
 	rt := e.app.rt.Load()
 	small, err := outbox.Open(outbox.Options{Dir: t.TempDir(), Shards: 1})
 	if err != nil {
@@ -135,6 +137,10 @@ func TestDroppedViewsUseNothingUp(t *testing.T) {
 	w := e.do(fetch(http.MethodPost, "/api/views", `[{"articleId":"a"},{"articleId":"a"}]`))
 	if a := beaconReply(t, w); a != (beaconAnswer{OK: true, Accepted: 1, Reason: "limited:two"}) {
 		t.Errorf("after a view: %s, want room for one", w.Body)
+	}
+	x := (&client{ip: clientAddr(t, "192.0.2.1")}).limited(provisionedHandler(t, e).lists[0], "a")
+	if s := e.app.limits.Look("dry", &x, nil, clock.Now()); s[0].Remaining != 0 {
+		t.Errorf("the limit in shadow has room for %d after two views, of which it would have admitted one", s[0].Remaining)
 	}
 }
 
@@ -199,6 +205,36 @@ func TestLimitsSurviveReloads(t *testing.T) {
 	see(a, "counted")
 	if _, rt := running(); rt.limits.Stats().Keys != 0 {
 		t.Errorf("counts are held of limits that nobody has: %+v", rt.limits.Stats())
+	}
+}
+
+// TestLimitsBeforeStart: Caddy may serve the first requests before the app starts.
+func TestLimitsBeforeStart(t *testing.T) {
+	stopClock(t)
+	log := startLog(t, 1)
+	const list = "early"
+	config := strings.ReplaceAll(limited(list, twoADay), "DIR", t.TempDir())
+	e, err := provisionEdge(t, strings.Replace(config, "NATS", natsBroker(log.url), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := counted(list, "limited:two")
+	var requests sync.WaitGroup
+	for range 5 {
+		requests.Go(func() { e.do(browse("/" + list + "/a")) })
+	}
+	requests.Wait()
+	if got := counted(list, "limited:two") - refused; got != 3 {
+		t.Errorf("%d of 5 views were limited, want 3", got)
+	}
+	if err := e.app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	log.next(t)
+	log.next(t)
+	e.do(browse("/" + list + "/b"))
+	if h := log.next(t); h.Item != "b" {
+		t.Errorf("hit %+v, want one of b", h)
 	}
 }
 

@@ -80,7 +80,8 @@ type target struct {
 	ruleset.Target
 	// outcome is Counted, or why the list that counts it does not; nothing for a
 	// speculative view that would be counted.
-	outcome ruleset.Reason
+	outcome   ruleset.Reason
+	uncharged uncharged
 }
 
 // nameItem fills in an item that a placeholder names. One that is empty when the
@@ -119,7 +120,7 @@ func (v *view) judge() {
 		t := &v.targets[i]
 		t.outcome = v.judgeResponse(&t.Target)
 		if t.outcome == "" && v.against != ruleset.Speculative {
-			t.outcome = v.handler.charge(&v.client, v.list(t), t.Item)
+			t.outcome, t.uncharged = v.handler.charge(&v.client, v.list(t), t.Item)
 			if t.outcome == "" {
 				t.outcome = ruleset.Counted
 			}
@@ -181,7 +182,7 @@ func (v *view) fail() {
 	for i := range v.targets {
 		t := &v.targets[i]
 		if t.outcome == ruleset.Counted {
-			v.handler.takeBack(&v.client, v.list(t), t.Item)
+			v.handler.takeBack(&v.client, v.list(t), t.Item, t.uncharged)
 		}
 		t.outcome = ruleset.Error
 		if v.handler.DebugHeader && !v.judged {
@@ -201,7 +202,7 @@ func (v *view) offer(t *target) {
 			return
 		}
 	}
-	v.handler.takeBack(&v.client, list, t.Item)
+	v.handler.takeBack(&v.client, list, t.Item, t.uncharged)
 	t.outcome = ruleset.DroppedQueueFull
 }
 
