@@ -21,10 +21,13 @@ func (t *text) structure() (class, reason string) {
 		return "other", "structure: short"
 	case t.mozilla:
 		return t.likeMozilla()
+	case strings.Contains(t.lower, ", mozilla/"):
+		return "other", "structure: prefix"
 	case t.app || t.phone():
 		return "", ""
 	case strings.Contains(t.lower, "mozilla/"):
-		// A browser's name behind one's own. Apps on phones do that too.
+		// A browser's name behind one's own. Apps and phones do that too, without
+		// the comma.
 		return "other", "structure: prefix"
 	case t.hasAny(browsers...):
 		return "", ""
