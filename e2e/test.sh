@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every check and test of Hotboard, with nothing left out: formatting,
 # vet, static analysis, the build, and all tests with the race detector, against
-# a real redis-server, nats-server and Chromium.
+# a real redis-server, nats-server and Chromium, and on public lists of bots and
+# browsers.
 #
 # What the tests need beside Go is installed when this runs as root on Debian or
 # Ubuntu, and named otherwise. The servers are started by the tests themselves,
@@ -49,6 +50,8 @@ command -v go >/dev/null || die "there is no go command in PATH; see https://go.
 need redis-server redis-server
 # Any of the names that the tests look for.
 command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || need chromium chromium
+# The lists of User-Agents that the rules for bots are held to come from npm.
+need npm npm
 # The race detector is linked with cgo.
 need gcc gcc
 if command -v apt-get >/dev/null && [[ ! -e /usr/include/stdlib.h ]]; then
