@@ -40,14 +40,10 @@ func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
 
 const adminPath = "/hotboard/"
 
-// Routes returns the routes. The rest of what is below /hotboard/ is the embedded
-// aggregator's, where there is one.
+// Routes returns the route of all that is below /hotboard/, but for what is the
+// embedded aggregator's, whose routes are longer.
 func (*AdminAPI) Routes() []caddy.AdminRoute {
-	var routes []caddy.AdminRoute
-	for _, path := range []string{"samples", "limits", "limits/", "bots"} {
-		routes = append(routes, caddy.AdminRoute{Pattern: adminPath + path, Handler: caddy.AdminHandlerFunc(serveAdmin)})
-	}
-	return routes
+	return []caddy.AdminRoute{{Pattern: adminPath, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
 }
 
 // adminRequest is a request for the admin API, and the configuration in force.
