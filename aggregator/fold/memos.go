@@ -40,7 +40,7 @@ func (t *tallies) memo(lw *listWork, in *term, key uint64) int {
 	i, ok := in.keys[key]
 	if !ok {
 		i = len(t.memos)
-		t.memos = append(t.memos, store.Memo{List: lw.list.Name, Term: in.term, Start: in.start, Key: key})
+		t.memos = append(t.memos, store.Memo{List: lw.list.Name, Kind: lw.list.Kind(), Term: in.term, Start: in.start, Key: key})
 		in.keys[key] = i
 	}
 	return i

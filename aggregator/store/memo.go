@@ -1,12 +1,20 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/hotboard/hotboard/hit"
+)
 
 // Memo names a small number that a list remembers for some time: when an item and
 // visitor were last counted in a day, or how many votes of a key a limit has
 // counted in a window.
 type Memo struct {
-	List  string
+	List string
+	// Kind is what the list counts. All votes of a list are in one shard, and so are
+	// its memos, of which there may be many more than a shard has of a list of
+	// views.
+	Kind  hit.Kind
 	Term  Term
 	Start int64  // beginning of the term, in seconds since the Unix epoch; 0 for Ever
 	Key   uint64 // hash of everything else that tells it from others
@@ -49,8 +57,8 @@ func (t Term) String() string {
 }
 
 // DefaultMemoKeep is how long after the end of its term a memo is kept at least.
-// It is longer than a log goes back by default, so that a hit that comes late, or a log that is
-// read again, finds what it needs.
+// It is longer than a log goes back by default, so that a hit that comes late, or a
+// log that is read again, finds what it needs.
 const DefaultMemoKeep = 8 * 24 * time.Hour
 
 // Keep returns for how long after the last change of any memo of a term they are

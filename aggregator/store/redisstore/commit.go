@@ -237,7 +237,7 @@ func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 	var order []*touched
 	byID := make(map[bucketID]*touched, min(len(memos), buckets))
 	for i := range memos {
-		id := bucketOfMemo(&memos[i].Memo)
+		id := c.bucketOf(&memos[i].Memo)
 		t := byID[id]
 		if t == nil {
 			t = &touched{memoBucket: c.get(id, now), key: w.keys.memos(id)}
@@ -246,7 +246,7 @@ func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 			} else {
 				t.cached = true
 				t.length = len(t.records)
-				c.bytes -= t.bytes()
+				c.grow(-t.bytes())
 			}
 			byID[id] = t
 			order = append(order, t)
@@ -272,7 +272,7 @@ func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 			t.expires = now.Add(ttl)
 		}
 		if t.cached {
-			c.bytes += t.bytes()
+			c.grow(t.bytes())
 		}
 	}
 }

@@ -90,24 +90,26 @@ func escapeList(list string) string {
 }
 
 const (
-	// buckets is how many keys of Redis hold the memos of a list and term in a
-	// shard. Each costs about 150 bytes: with 60 memos in it, 2.5 bytes a memo.
+	// buckets is how many keys of Redis hold the memos of a list of views and a term
+	// in a shard, or those of a list of votes, which are all in one shard, divided
+	// by the number of shards. Each costs about 150 bytes: with 60 memos in it,
+	// 2.5 bytes a memo.
 	buckets = 1024
 	// recordBytes is the size of a record in a bucket.
 	recordBytes = 12
 )
 
-// bucketOf returns the bucket of a memo's key.
+// bucketOf returns the bucket of a memo's key among n.
 //
 // The last bucket is twice as likely as the first. Redis doubles a string that
 // is appended to; if all buckets filled up at the same rate, all would be half
 // empty at the same moment. Filling at different rates, they take 1.5 times the
 // length of their records together at any moment.
-func bucketOf(key uint64) int {
+func bucketOf(key uint64, n int) int {
 	// Multiplying by 2^64 / golden ratio mixes what may be no hash; 24 bits make
 	// every step below exact, so that all machines agree.
 	x := float64(key*0x9e3779b97f4a7c15>>40) / (1 << 24)
-	return int(buckets * (math.Sqrt(1+3*x) - 1))
+	return int(float64(n) * (math.Sqrt(1+3*x) - 1))
 }
 
 // packItem writes a record: a version byte (1), then varints.

@@ -42,7 +42,7 @@ func TestBuckets(t *testing.T) {
 		var n [buckets]float64
 		const mean = 1000
 		for i := range buckets * mean {
-			n[bucketOf(key(i))]++
+			n[bucketOf(key(i), buckets)]++
 		}
 		for b, got := range n {
 			want := mean * (1 + float64(b)/buckets) / 1.5
@@ -51,7 +51,27 @@ func TestBuckets(t *testing.T) {
 			}
 		}
 	}
-	if first, last := bucketOf(0), bucketOf(math.MaxUint64); first != 0 || last < 0 || last >= buckets {
+	if first, last := bucketOf(0, buckets), bucketOf(math.MaxUint64, buckets); first != 0 || last < 0 || last >= buckets {
+		t.Errorf("buckets of the extremes are %d and %d", first, last)
+	}
+}
+
+// TestBucketsOfVotes checks that a list of votes, which has all its memos in one
+// shard, has as many buckets there as a list of views has in all shards.
+func TestBucketsOfVotes(t *testing.T) {
+	t.Parallel()
+	const shards = 16
+	c := newMemoCaches(shards, 0, 0)[3]
+	for kind, want := range map[hit.Kind]int{hit.View: buckets, hit.Vote: shards * buckets} {
+		used := map[bucketID]bool{}
+		for i := range uint64(20 * shards * buckets) {
+			used[c.bucketOf(&store.Memo{List: "l", Kind: kind, Term: store.Day, Key: i})] = true
+		}
+		if len(used) != want {
+			t.Errorf("memos of kind %d are in %d buckets, want %d", kind, len(used), want)
+		}
+	}
+	if first, last := bucketOf(0, hit.MaxShards*buckets), bucketOf(math.MaxUint64, hit.MaxShards*buckets); first != 0 || last >= hit.MaxShards*buckets {
 		t.Errorf("buckets of the extremes are %d and %d", first, last)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"container/list"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 )
 
 // bucketID names a key of Redis that holds memos: those of a list and term that
@@ -16,10 +18,6 @@ type bucketID struct {
 	term   store.Term
 	start  int64 // seconds since the Unix epoch
 	bucket int
-}
-
-func bucketOfMemo(m *store.Memo) bucketID {
-	return bucketID{m.List, m.Term, m.Start, bucketOf(m.Key)}
 }
 
 // memoCache holds the buckets of memos that recent folds of a shard asked for, so
@@ -37,8 +35,16 @@ type memoCache struct {
 	recent  *list.List                 // the one used last is in front
 	bytes   int64
 
-	keep     time.Duration // how long a memo is needed after the end of its term
-	maxBytes int64
+	keep   time.Duration // how long a memo is needed after the end of its term
+	budget *budget
+}
+
+// budget is the memory that the caches of all shards share. The list of a large
+// poll is all in one shard, which may need most of it.
+type budget struct {
+	max    int64
+	used   atomic.Int64
+	caches []*memoCache
 }
 
 // memoBucket is the content of one key. It may be empty, which is worth knowing.
@@ -51,8 +57,22 @@ type memoBucket struct {
 // bucketOverhead is about what a bucket takes in memory beside its records.
 const bucketOverhead = 200
 
-func newMemoCache(keep time.Duration, maxBytes int64) *memoCache {
-	return &memoCache{buckets: map[bucketID]*list.Element{}, recent: list.New(), keep: keep, maxBytes: maxBytes}
+// newMemoCaches returns a cache for each shard.
+func newMemoCaches(shards int, keep time.Duration, maxBytes int64) []*memoCache {
+	b := &budget{max: maxBytes}
+	for range shards {
+		b.caches = append(b.caches, &memoCache{buckets: map[bucketID]*list.Element{}, recent: list.New(), keep: keep, budget: b})
+	}
+	return b.caches
+}
+
+// bucketOf returns the bucket that a memo belongs to.
+func (c *memoCache) bucketOf(m *store.Memo) bucketID {
+	n := buckets
+	if m.Kind == hit.Vote {
+		n *= len(c.budget.caches)
+	}
+	return bucketID{m.List, m.Term, m.Start, bucketOf(m.Key, n)}
 }
 
 // moveTo makes the cache one of the position p, and empties it if it was of another.
@@ -66,7 +86,7 @@ func (c *memoCache) moveTo(p store.Position) {
 func (c *memoCache) clear() {
 	clear(c.buckets)
 	c.recent.Init()
-	c.bytes = 0
+	c.grow(-c.bytes)
 	c.at = store.Position{}
 }
 
@@ -89,7 +109,7 @@ func (c *memoCache) get(id bucketID, now time.Time) *memoBucket {
 func (c *memoCache) put(id bucketID, records []byte, now time.Time) *memoBucket {
 	b := &memoBucket{id: id, records: records, expires: now.Add(id.term.Keep(c.keep))}
 	c.buckets[id] = c.recent.PushFront(b)
-	c.bytes += b.bytes()
+	c.grow(b.bytes())
 	return b
 }
 
@@ -97,12 +117,37 @@ func (c *memoCache) remove(e *list.Element) {
 	b := e.Value.(*memoBucket)
 	c.recent.Remove(e)
 	delete(c.buckets, b.id)
-	c.bytes -= b.bytes()
+	c.grow(-b.bytes())
 }
 
-// trim drops the buckets that were not used for longest until the rest fits.
+func (c *memoCache) grow(bytes int64) {
+	c.bytes += bytes
+	c.budget.used.Add(bytes)
+}
+
+// trim makes the caches fit into their budget again, after this one has grown.
 func (c *memoCache) trim() {
-	for c.bytes > c.maxBytes && c.recent.Len() > 0 {
+	c.shrink()
+	for _, other := range c.budget.caches {
+		if c.budget.fits() {
+			return
+		}
+		// A shard that is at work trims its cache itself; one that is idle would hold
+		// on to it.
+		if other != c && other.mu.TryLock() {
+			other.shrink()
+			other.mu.Unlock()
+		}
+	}
+}
+
+func (b *budget) fits() bool { return b.used.Load() <= b.max }
+
+// shrink drops the buckets that were not used for longest until the budget has
+// room, or the cache is down to its share.
+func (c *memoCache) shrink() {
+	share := c.budget.max / int64(len(c.budget.caches))
+	for c.bytes > share && !c.budget.fits() {
 		c.remove(c.recent.Back())
 	}
 }

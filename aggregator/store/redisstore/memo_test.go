@@ -15,25 +15,57 @@ import (
 func TestMemoCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 20_000
-	c, now := newMemoCache(time.Hour, maxBytes), time.Now()
+	caches, now := newMemoCaches(4, time.Hour, maxBytes), time.Now()
 	id := func(i int) bucketID { return bucketID{"articles", store.Day, 0, i} }
-	for i := range 500 {
-		c.put(id(i), make([]byte, 120), now)
-		c.get(id(0), now) // used all the time
-		c.trim()
-		var sum int64
-		for _, e := range c.buckets {
-			sum += e.Value.(*memoBucket).bytes()
+	check := func(when string) {
+		t.Helper()
+		var all int64
+		for _, c := range caches {
+			var sum int64
+			for _, e := range c.buckets {
+				sum += e.Value.(*memoBucket).bytes()
+			}
+			if c.bytes != sum || len(c.buckets) != c.recent.Len() {
+				t.Fatalf("%s a cache says %d bytes and holds %d", when, c.bytes, sum)
+			}
+			all += sum
 		}
-		if c.bytes != sum || sum > maxBytes {
-			t.Fatalf("after %d buckets the cache says %d bytes, holds %d, and may hold %d", i+1, c.bytes, sum, maxBytes)
+		if used := caches[0].budget.used.Load(); used != all || all > maxBytes {
+			t.Fatalf("%s the caches say %d bytes, hold %d, and may hold %d", when, used, all, maxBytes)
 		}
 	}
+	fill := func(c *memoCache, n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i := range n {
+			c.put(id(i), make([]byte, 120), now)
+			c.get(id(0), now) // used all the time
+			c.trim()
+		}
+	}
+	large := caches[0]
+	fill(large, 500)
+	check("after one was filled")
+	if large.bytes < maxBytes*9/10 {
+		t.Errorf("one cache has %d bytes, though the others need nothing", large.bytes)
+	}
 	for i, want := range map[int]bool{0: true, 499: true, 498: true, 1: false, 250: false} {
-		if got := c.get(id(i), now) != nil; got != want {
+		if got := large.get(id(i), now) != nil; got != want {
 			t.Errorf("bucket %d is there: %v, want %v", i, got, want)
 		}
 	}
+	// What is not in use gives way to the others, as far as to its share.
+	for _, c := range caches[1:] {
+		fill(c, 100)
+		check("after another was filled")
+	}
+	for i, c := range caches {
+		if c.bytes < maxBytes/4*8/10 {
+			t.Errorf("cache %d has %d bytes of its %d", i, c.bytes, maxBytes/4)
+		}
+	}
+	large.clear()
+	check("after one was cleared")
 }
 
 // memoTest is a store of one shard with a clock that the test moves.
@@ -96,7 +128,7 @@ func (t *memoTest) expect(what string, value int64, keys ...uint64) {
 
 func (t *memoTest) key(key uint64) string {
 	m := t.memo(key)
-	return t.s.shards[0].keys.memos(bucketOfMemo(&m))
+	return t.s.shards[0].keys.memos(t.s.shards[0].memos.bucketOf(&m))
 }
 
 // ttl returns how long Redis keeps a memo; -1ns is for ever.

@@ -54,7 +54,7 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 	now := s.now()
 	missing := map[bucketID]bool{}
 	for i := range want.Memos {
-		id := bucketOfMemo(&want.Memos[i])
+		id := h.memos.bucketOf(&want.Memos[i])
 		if missing[id] {
 			continue
 		}
@@ -112,7 +112,7 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 		return nil, used, err
 	}
 	for i := range want.Memos {
-		if b := h.memos.get(bucketOfMemo(&want.Memos[i]), now); b != nil {
+		if b := h.memos.get(h.memos.bucketOf(&want.Memos[i]), now); b != nil {
 			have.Memos[i] = b.value(want.Memos[i].Key)
 		}
 	}

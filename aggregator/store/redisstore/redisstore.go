@@ -49,10 +49,9 @@ type shard struct {
 
 func newStore(o Options, reader, writer redis.UniversalClient) *Store {
 	s := &Store{reader: reader, writer: writer, prefix: o.Prefix, log: o.Logger, now: time.Now}
-	for n := range o.Shards {
+	for n, memos := range newMemoCaches(o.Shards, o.MemoKeep, o.CacheBytes) {
 		s.shards = append(s.shards, &shard{
-			n: n, keys: newKeys(o.Prefix, n),
-			memos: newMemoCache(o.MemoKeep, o.CacheBytes/int64(o.Shards)),
+			n: n, keys: newKeys(o.Prefix, n), memos: memos,
 		})
 	}
 	return s

@@ -10,12 +10,22 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
+// memoOf is a memo of a list of views, or of a list of votes if it is named polls
+// or rounds.
+func memoOf(list string, term store.Term, start int64, key uint64) store.Memo {
+	m := store.Memo{List: list, Kind: hit.View, Term: term, Start: start, Key: key}
+	if list == "polls" || list == "rounds" {
+		m.Kind = hit.Vote
+	}
+	return m
+}
+
 func testMemos(t *testing.T, b Backend) {
 	s := b.open(t, 1)
 	w := newWriter(t, s, 0)
 	const day = 1_795_132_800 // 2026-11-20T00:00:00Z
 	memo := func(list string, term store.Term, start int64, key uint64, value int64) store.MemoValue {
-		return store.MemoValue{Memo: store.Memo{List: list, Term: term, Start: start, Key: key}, Value: uint32(value)}
+		return store.MemoValue{Memo: memoOf(list, term, start, key), Value: uint32(value)}
 	}
 	written := []store.MemoValue{
 		memo("articles", store.Day, day, 1, 0),
@@ -64,7 +74,7 @@ func testMemos(t *testing.T, b Backend) {
 	inTerm := func(start int64, value func(key uint64) int64) map[store.Memo]int64 {
 		values := map[store.Memo]int64{}
 		for key := range uint64(3000) {
-			values[store.Memo{List: "rounds", Term: store.Ever, Start: start, Key: key}] = value(key)
+			values[memoOf("rounds", store.Ever, start, key)] = value(key)
 		}
 		return values
 	}

@@ -67,6 +67,7 @@ var (
 		}
 		return items
 	}()
+	kinds        = []hit.Kind{hit.View, hit.Vote} // of the lists
 	randomTerms  = []store.Term{store.Day, store.Week, store.Month, store.Ever}
 	randomStarts = []int64{86400, 2 * 86400}
 )
@@ -105,8 +106,9 @@ func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 		Scale:     map[store.Set]int{},
 	}
 	memos := rapid.MapOfN(rapid.Custom(func(rt *rapid.T) store.Memo {
+		list := rapid.IntRange(0, len(p.lists)-1).Draw(rt, "list")
 		return store.Memo{
-			List: rapid.SampledFrom(p.lists).Draw(rt, "list"), Term: rapid.SampledFrom(randomTerms).Draw(rt, "term"),
+			List: p.lists[list], Kind: kinds[list], Term: rapid.SampledFrom(randomTerms).Draw(rt, "term"),
 			Start: rapid.SampledFrom(randomStarts).Draw(rt, "start"), Key: rapid.Uint64Max(randomKeys-1).Draw(rt, "key"),
 		}
 	}), rapid.Uint32(), 0, 20).Draw(rt, "memos")
@@ -153,12 +155,12 @@ func (p *twin) itemsIn(list string, shard int) *rapid.Generator[string] {
 func (p *twin) compare(rt *rapid.T) {
 	ctx := p.t.Context()
 	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}, Totals: p.sets}
-	for _, list := range p.lists {
+	for i, list := range p.lists {
 		want.Items[list] = randomItems
 		for _, term := range randomTerms {
 			for _, start := range randomStarts {
 				for key := range uint64(randomKeys) {
-					want.Memos = append(want.Memos, store.Memo{List: list, Term: term, Start: start, Key: key})
+					want.Memos = append(want.Memos, store.Memo{List: list, Kind: kinds[i], Term: term, Start: start, Key: key})
 				}
 			}
 		}
