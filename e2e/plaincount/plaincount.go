@@ -1,7 +1,7 @@
 // Package plaincount counts an access log in the plainest code: it reads every
 // line with one regular expression, keeps everything in maps, and sorts at the
 // end. Tests hold Hotboard's boards to it. It shares no code with what it
-// checks, except for the library that tells bots from people.
+// checks, except for the package that tells bots from people.
 package plaincount
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mileusna/useragent"
+	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
 // Rules are, as YAML, the rules that Count goes by.
@@ -186,8 +186,10 @@ func order(rows []Row) {
 	}
 }
 
+var classifier = bots.New(nil, 1000)
+
 func isBot(userAgent string) bool {
-	return userAgent == "" || userAgent == "-" || useragent.Parse(userAgent).Bot
+	return classifier.Classify(userAgent, netip.Addr{}).Bot
 }
 
 // itemOf returns which item of which list the page of a URI is; none is "".
