@@ -14,6 +14,10 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
+// secretsRetryAfter is the advice to whoever votes before the edge knows the
+// secrets that edges share, in seconds: usually it has just started.
+const secretsRetryAfter = 2
+
 // pending is the verdict on a vote of which no aggregator has spoken in time.
 const pending = "pending"
 
@@ -51,7 +55,7 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	rt, err := h.app.acquire()
 	if err != nil || !h.prepareHits(rt, ballots, now) {
 		h.concludeVotes(r, ballots, ruleset.Unavailable)
-		return unavailable(spoolRetryAfter, "unavailable", "Votes cannot be taken now. Send this again later.")
+		return unavailable(secretsRetryAfter, string(ruleset.Unavailable), "Votes cannot be taken now. Send this again later.")
 	}
 
 	var hits []hit.Hit
@@ -79,7 +83,7 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 			h.logger.Error("votes were not accepted", zap.Error(err))
 		}
 		h.concludeVotes(r, ballots, ruleset.DroppedQueueFull)
-		return unavailable(spoolRetryAfter, "unavailable", "Votes cannot be stored now. Send this again later.")
+		return unavailable(spoolRetryAfter, string(ruleset.Unavailable), "Votes cannot be stored now. Send this again later.")
 	}
 	var known map[uint64]hit.VoteOutcome
 	if waiting != nil {

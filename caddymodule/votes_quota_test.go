@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
@@ -199,19 +201,22 @@ func TestConfirmedVotes(t *testing.T) {
 // A vote whose quota another edge could not tell is refused, until it could.
 func TestVotesWithoutSharedSecrets(t *testing.T) {
 	log := startLog(t, 1)
-	e := startEdge(t, log, pollSite(`limit user {
+	e := startPoll(t, log, pollSite(`limit user {
 			by visitor
-			max 1 per week
+			max 2 per week
 			when list wishes
 		}`))
-	rt := e.app.rt.Load()
-	settle(t, "the secrets", func() bool { return shares(e) })
-	var connected bool
-	rt.secrets.conn = func() (*nats.Conn, bool) { return log.conn, connected }
+	port, dir := log.server.Addr().(*net.TCPAddr).Port, log.server.StoreDir()
+	stop := func() {
+		log.server.Shutdown()
+		log.server.WaitForShutdown()
+	}
+	stop()
 	now := clock.Now().AddDate(0, 0, 100)
 	defer clock.Set(func() time.Time { return now })()
 
-	const wish = `{"list":"wishes","option":"peace"}`
+	const wish, red = `{"list":"wishes","option":"peace"}`, `{"list":"colours","option":"red"}`
+	spooled := func() uint64 { return e.app.rt.Load().outbox.Stats().SpooledHits }
 	before := counted("wishes", ruleset.Unavailable)
 	w := castVote(e, wish)
 	if w.Code != http.StatusServiceUnavailable || errorCode(t, w) != "unavailable" || w.Header().Get("Retry-After") == "" {
@@ -220,26 +225,77 @@ func TestVotesWithoutSharedSecrets(t *testing.T) {
 	if n := counted("wishes", ruleset.Unavailable) - before; n != 1 {
 		t.Errorf("the metric rose by %d", n)
 	}
-	if w := castVote(e, `{"list":"colours","option":"red"}`); w.Code != http.StatusAccepted {
-		t.Errorf("a vote without quotas: %d %s", w.Code, w.Body)
-	}
-	if w := castVote(e, `[{"list":"colours","option":"red"},`+wish+`]`); w.Code != http.StatusServiceUnavailable {
+	if w := castVote(e, `[`+red+`,`+wish+`]`); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("one of two without a secret: %d %s", w.Code, w.Body)
 	}
-	if h := log.next(t); h.List != "colours" {
-		t.Errorf("hit %+v", h)
+	if w := castVote(e, red, "X-User", "ann"); w.Code != http.StatusAccepted {
+		t.Errorf("a user's vote, for which the lasting secret is enough: %d %s", w.Code, w.Body)
+	}
+	if w := castVote(e, red); w.Code != http.StatusAccepted {
+		t.Errorf("a vote without quotas: %d %s", w.Code, w.Body)
+	}
+	if n := spooled(); n != 2 {
+		t.Errorf("%d votes are on disk, want 2", n)
 	}
 
-	connected = true
-	if !shares(e) {
-		t.Fatal("the secrets are not shared")
-	}
-	connected = false // what is known stays known
+	log.server = startNATS(t, port, dir)
+	settle(t, "the secrets", func() bool { return shares(e) })
 	if w := castVote(e, wish); w.Code != http.StatusAccepted {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	if h := log.next(t); h.List != "wishes" {
-		t.Errorf("hit %+v", h)
+	stop() // what is known stays known
+	if w := castVote(e, wish); w.Code != http.StatusAccepted {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if n := spooled(); n != 4 {
+		t.Errorf("%d votes are on disk, want 4", n)
+	}
+}
+
+// A reload that adds a poll has its secrets kept, and its votes confirmed.
+func TestReloadAddsAPoll(t *testing.T) {
+	log := startLog(t, 1)
+	c := runCaddy(t, liveSite("reloads", natsBroker(log.url)))
+	config := strings.NewReplacer("http:// {", "http:// {\n bind unix/SOCKET", "NATS", natsBroker(log.url)).Replace(pollSite(`limit user {
+			by user
+			max 2 per month
+		}`, "confirm 10s"))
+	if err := c.load(config); err != nil {
+		t.Fatal(err)
+	}
+	app, err := caddy.ActiveContext().AppIfConfigured("hotboard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.countVotes(t, &app.(*App).Ruleset)
+	cast := func(option string) (int, string) {
+		t.Helper()
+		c.client.CloseIdleConnections() // a reload closes those of before
+		for tries := 0; ; tries++ {
+			resp, body, err := c.send(fetch(http.MethodPost, "/api/votes", `{"list":"colours","option":"`+option+`"}`, "X-User", "ann"))
+			if err == nil {
+				return resp.StatusCode, body
+			}
+			if tries == 5 { // one that landed on the old listener has reached no handler
+				t.Fatal(err)
+			}
+		}
+	}
+	settle(t, "a vote to be counted", func() bool {
+		status, body := cast("red")
+		if status != http.StatusOK && status != http.StatusServiceUnavailable {
+			t.Fatalf("got %d %s", status, body)
+		}
+		return status == http.StatusOK && strings.Contains(body, `"verdict":"counted"`)
+	})
+	if err := c.load(config + "\n# again"); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := cast("blue"); status != http.StatusOK || !strings.Contains(body, `"verdict":"counted"`) {
+		t.Errorf("after another reload: %d %s", status, body)
+	}
+	if status, body := cast("red"); status != http.StatusTooManyRequests {
+		t.Errorf("the reload forgot what was used up: %d %s", status, body)
 	}
 }
 
