@@ -125,14 +125,12 @@ func connect(c *config.Config, name string, log *slog.Logger) (*nats.Conn, error
 }
 
 func openStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
-	if c.SQLite != nil {
-		return sqlitestore.Open(ctx, sqlitestore.Options{Path: string(c.SQLite.Path), Shards: c.Shards})
-	}
-	o := redisstore.Options{URL: string(c.Redis.URL), Prefix: string(c.Redis.Prefix), Shards: c.Shards, Logger: log}
 	// What is remembered of visitors and quotas must last longer than the log.
-	if keep := time.Duration(c.NATS.MaxAge) + 24*time.Hour; keep > store.DefaultMemoKeep {
-		o.MemoKeep = keep
+	keep := max(store.DefaultMemoKeep, time.Duration(c.NATS.MaxAge)+24*time.Hour)
+	if c.SQLite != nil {
+		return sqlitestore.Open(ctx, sqlitestore.Options{Path: string(c.SQLite.Path), Shards: c.Shards, MemoKeep: keep})
 	}
+	o := redisstore.Options{URL: string(c.Redis.URL), Prefix: string(c.Redis.Prefix), Shards: c.Shards, MemoKeep: keep, Logger: log}
 	return redisstore.Open(ctx, o)
 }
 

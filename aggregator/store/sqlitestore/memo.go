@@ -8,8 +8,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// Memos go store.DefaultMemoKeep after the end of their term, counted from when
-// the term was last written to, a part with each commit.
+// Memos go some time after the end of their term, counted from when the term was
+// last written to, a part with each commit.
 const (
 	touchEvery = time.Hour
 	pruneEvery = 10 * time.Minute
@@ -26,6 +26,7 @@ type termKey struct {
 
 // terms are the rows of the terms that recent folds touched. Guarded by Store.mu.
 type terms struct {
+	keep  time.Duration // Options.MemoKeep
 	known map[termKey]termRow
 	next  time.Time // when to look again for memos that may go
 }
@@ -52,7 +53,7 @@ func (w *write) term(t *terms, k termKey, now time.Time) (int64, error) {
 	r, known := t.known[k]
 	if !known || now.Sub(r.touched) >= touchEvery {
 		var expires any // NULL
-		if keep := k.term.Keep(store.DefaultMemoKeep); keep > 0 {
+		if keep := k.term.Keep(t.keep); keep > 0 {
 			expires = now.Add(keep).UnixMilli()
 		}
 		_, err := w.one("INSERT INTO term (list_id, term, start, expires) VALUES (?, ?, ?, ?) "+

@@ -16,8 +16,8 @@ type memoTest struct {
 	at  store.Position
 }
 
-func newMemoTest(t *testing.T) *memoTest {
-	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "counts.db")})
+func newMemoTest(t *testing.T, keep time.Duration) *memoTest {
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "counts.db"), MemoKeep: keep})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func memo(term store.Term, start int64, key uint64) store.Memo {
 // any more to go, a part at a time, and no others.
 func TestMemosAreTidied(t *testing.T) {
 	t.Parallel()
-	mt := newMemoTest(t)
+	mt := newMemoTest(t, 0)
 	const (
 		old   = 86400 * 100 // an import of long ago
 		fresh = 86400 * 200
@@ -103,8 +103,15 @@ func TestMemosAreTidied(t *testing.T) {
 func TestHowLongMemosLive(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	for term, days := range map[store.Term]int{store.Day: 9, store.Week: 15, store.Month: 39, store.Ever: 0} {
-		mt := newMemoTest(t)
+	for _, tt := range []struct {
+		term store.Term
+		keep time.Duration
+		days int
+	}{
+		{store.Day, 0, 9}, {store.Week, 0, 15}, {store.Month, 0, 39}, {store.Ever, 0, 0}, {store.Day, 20 * day, 21},
+	} {
+		term, days := tt.term, tt.days
+		mt := newMemoTest(t, tt.keep)
 		mt.commit(memo(term, 86400, 1))
 		look := func(after time.Duration) int {
 			mt.now = mt.now.Add(after)

@@ -4,6 +4,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,6 +32,10 @@ type Options struct {
 	// Shards is how many shards the log has. It is fixed when the store is
 	// created. Default: 1.
 	Shards int
+	// MemoKeep is how long what is remembered of visitors and quotas is kept after
+	// the end of its day, week or month. It has to be longer than the log goes
+	// back. Default: [store.DefaultMemoKeep].
+	MemoKeep time.Duration
 }
 
 // Store implements [store.Store].
@@ -69,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the store %s: %w", o.Path, err)
 	}
 	s := &Store{shards: o.Shards, now: time.Now}
-	s.terms.known = map[termKey]termRow{}
+	s.terms = terms{keep: cmp.Or(o.MemoKeep, store.DefaultMemoKeep), known: map[termKey]termRow{}}
 	if err := s.open(ctx, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", o.Path, err), s.Close())
 	}
