@@ -191,10 +191,12 @@ var scenarios = []struct {
 		s.expect(tally{Requests: requests{"counted": 1, "not_document": 1}, Items: map[string]views{"a": {1, 0}}})
 	}},
 	{"background", func(s *scenario) { // a tab that nobody looks at until later
-		for _, id := range []string{"a", "b"} {
-			s.serve(s.path(id), webpage{html: always + `<script>
-				addEventListener("load", () => fetch("/-/loaded" + location.pathname + "?" + document.visibilityState))</script>`})
-		}
+		const says = `<script>addEventListener("load", () => fetch("/-/loaded" + location.pathname + "?" + document.visibilityState))</script>`
+		s.serve(s.path("a"), webpage{html: always + says})
+		s.serve(s.path("b"), webpage{html: always + says + `<script>
+			addEventListener("load", () => setTimeout(() => history.pushState(null, "", "b2"), 1));
+			addEventListener("load", () => setTimeout(() => history.pushState(null, "", "b3"), 2));
+			addEventListener("load", () => setTimeout(() => fetch("/-/moved" + location.pathname), 3));</script>`})
 		s.have("c")
 		s.visit(s.URL + s.path("c"))
 		tabs := map[string]target.ID{}
@@ -202,13 +204,14 @@ var scenarios = []struct {
 			tabs[id] = s.openTab(s.URL+s.path(id), true)
 			s.said(s.T, "/-/loaded"+s.path(id)+"?hidden")
 		}
+		s.said(s.T, "/-/moved"+s.path("b3"))
 		if _, err := chromedp.CallBrowser(s.ctx, target.ActivateTarget, target.ActivateTargetParams{TargetID: tabs["b"]}); err != nil {
 			s.Fatal(err)
 		}
 		s.expect(tally{
-			Beacons:  []beacon{{Page: s.path("b"), Navigation: "load"}},
+			Beacons:  []beacon{{Page: s.path("b3"), Navigation: "spa"}},
 			Requests: requests{"counted": 4},
-			Items:    map[string]views{"a": {1, 0}, "b": {1, 1}, "c": {1, 0}},
+			Items:    map[string]views{"a": {1, 0}, "b": {1, 0}, "b3": {1, 0}, "c": {1, 0}},
 		})
 	}},
 	{"opt-out", func(s *scenario) {
@@ -285,29 +288,37 @@ const always = `<script src="/hotboard.js" async data-always></script>`
 func singlePage(s *scenario) {
 	s.have("a")
 	s.visit(s.URL + s.path("a"))
+	// After each step the script gets to report it: of pages that nobody had the
+	// time to see it reports the last.
 	eval[chromedp.Void](s.tab, `(async () => {
-		const here = (path) => history.pushState(null, "", path);
-		const back = () => new Promise((done) => { addEventListener("popstate", done, { once: true }); history.back(); });
-		history.replaceState(null, "", "?q=1");
-		here("?q=2");
-		here("#x");
+		const turn = () => new Promise((done) => setTimeout(done));
+		const here = (path) => { history.pushState(null, "", path); return turn(); };
+		const correct = (path) => { history.replaceState(null, "", path); return turn(); };
+		const back = () => new Promise((done) => { addEventListener("popstate", done, { once: true }); history.back(); }).then(turn);
+		await correct("?q=1");
+		await here("?q=2");
+		await here("#x");
 		location.hash = "y";
-		here("a");
-		here("a/");
-		history.replaceState(null, "", "../corrected");
-		here("corrected?q");
-		here("b");
-		here("b?x=1");
+		await turn();
+		await here("a");
+		await here("a/");
+		await correct("../corrected");
+		await here("corrected?q");
+		history.pushState(null, "", "unseen");
+		await here("b");
+		await here("b?x=1");
 		await back(); // b
+		await back(); // unseen
 		await back(); // corrected?q
 	})()`)
 	s.expect(tally{
 		Beacons: []beacon{
 			{Page: s.path("b"), Navigation: "spa"},
 			{Page: s.path("corrected?q"), Navigation: "spa"},
+			{Page: s.path("unseen"), Navigation: "spa"}, // on the way back it is seen
 		},
-		Requests: requests{"counted": 3},
-		Items:    map[string]views{"a": {1, 0}, "b": {1, 0}, "corrected": {1, 0}},
+		Requests: requests{"counted": 4},
+		Items:    map[string]views{"a": {1, 0}, "b": {1, 0}, "corrected": {1, 0}, "unseen": {1, 0}},
 	})
 }
 
