@@ -267,7 +267,7 @@ func TestFullSpool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small, limits: rt.limits, pending: rt.pending, samples: rt.samples})
+	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small, limits: rt.limits, pending: rt.pending, samples: rt.samples, visitors: rt.visitors})
 	defer e.app.rt.Store(rt)
 	if err := small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1}); err != nil {
 		if !errors.Is(err, outbox.ErrFull) {

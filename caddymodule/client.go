@@ -36,7 +36,7 @@ type client struct {
 // clientOf looks at who sent r. Handlers that come later may change the request,
 // so it is looked at before them.
 func (h *Handler) clientOf(r *http.Request) client {
-	c := client{time: clock.Now(), ip: clientIP(r), userAgent: r.Header.Get("User-Agent")}
+	c := client{time: clock.Now(), ip: clientIP(r), userAgent: first(r.Header["User-Agent"])}
 	c.who = identity{ip: c.ip, text: c.userAgent}
 	if name := evaluate(r, h.Visitor); name != "" {
 		c.who = identity{text: namedKind + name}
@@ -45,6 +45,14 @@ func (h *Handler) clientOf(r *http.Request) client {
 	c.channel = h.channelOf(r)
 	c.bot = h.app.bots.Classify(c.userAgent, c.ip)
 	return c
+}
+
+// first returns the first value of a header; "" when there is none.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 // evaluate returns the value of a placeholder; "" when there is none.
@@ -105,6 +113,6 @@ func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 func (c *client) view(rt *runtime, l *ruleset.List, item string) hit.Hit {
 	return hit.Hit{
 		Kind: hit.View, List: l.Name, Item: item,
-		Visitor: c.who.visitor(rt.secrets.salt(c.time)), Time: c.time.UnixMilli(),
+		Visitor: rt.visitors.of(c.who, rt.secrets.salt(c.time)), Time: c.time.UnixMilli(),
 	}
 }

@@ -124,7 +124,7 @@ func TestDroppedViewsUseNothingUp(t *testing.T) {
 	if err := small.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, pending: rt.pending, samples: rt.samples, outbox: small})
+	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, pending: rt.pending, samples: rt.samples, visitors: rt.visitors, outbox: small})
 	for range 3 {
 		e.do(browse("/" + list + "/a"))
 		e.do(fetch(http.MethodPut, "/"+list+"/a/view", ""))

@@ -32,14 +32,15 @@ const closeTimeout = 2 * time.Second
 // runtime is what an edge keeps through reloads: its spool, its secrets, the counts
 // of its limits, and the last answers of the aggregators.
 type runtime struct {
-	shards  int
-	outbox  *outbox.Outbox
-	secrets *secrets
-	limits  *limit.Limiter
-	pending *pendingViews
-	samples *samples
-	boards  *answers
-	conns   succession.Of[*nats.Conn]
+	shards   int
+	outbox   *outbox.Outbox
+	secrets  *secrets
+	limits   *limit.Limiter
+	pending  *pendingViews
+	samples  *samples
+	visitors *visitors
+	boards   *answers
+	conns    succession.Of[*nats.Conn]
 	// rules are the limits that are told what aggregators have counted.
 	rules    succession.Of[*limit.Rules]
 	outcomes *outcomes
@@ -108,7 +109,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the spool directory: %w", err)
 	}
-	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys), pending: newPendingViews(), samples: newSamples()}
+	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys), pending: newPendingViews(), samples: newSamples(), visitors: newVisitors()}
 	var err error
 	if rt.secrets, err = openSecrets(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.secrets")); err != nil {
 		return nil, err

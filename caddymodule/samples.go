@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -51,8 +52,8 @@ type botSample struct {
 // samples are the latest requests of each reason. All limits are one reason here,
 // so that there are only as many as the code has.
 type samples struct {
-	mu    sync.RWMutex
-	rings map[ruleset.Reason]*ring
+	mu    sync.Mutex                               // held to add a ring
+	rings atomic.Pointer[map[ruleset.Reason]*ring] // never written in place
 }
 
 // ring is the latest samples of one reason.
@@ -64,7 +65,11 @@ type ring struct {
 	kept []sample
 }
 
-func newSamples() *samples { return &samples{rings: make(map[ruleset.Reason]*ring)} }
+func newSamples() *samples {
+	s := new(samples)
+	s.rings.Store(&map[ruleset.Reason]*ring{})
+	return s
+}
 
 // classOf returns the reason without the name of the limit.
 func classOf(reason ruleset.Reason) ruleset.Reason {
@@ -75,18 +80,17 @@ func classOf(reason ruleset.Reason) ruleset.Reason {
 // ring returns the ring of a reason.
 func (s *samples) ring(reason ruleset.Reason) *ring {
 	class := classOf(reason)
-	s.mu.RLock()
-	r := s.rings[class]
-	s.mu.RUnlock()
-	if r != nil {
+	if r := (*s.rings.Load())[class]; r != nil {
 		return r
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rings[class] == nil {
-		s.rings[class] = new(ring)
+	rings := maps.Clone(*s.rings.Load())
+	if rings[class] == nil {
+		rings[class] = new(ring)
+		s.rings.Store(&rings)
 	}
-	return s.rings[class]
+	return rings[class]
 }
 
 // admits reports whether there is room for another sample in this second.
@@ -121,16 +125,11 @@ func (r *ring) add(s sample) {
 // latest returns at most limit samples, the latest first, of a list and a reason,
 // or of any. The reason may be that of one limit, or of all.
 func (s *samples) latest(list string, reason ruleset.Reason, limit int) []sample {
-	s.mu.RLock()
-	rings := make([]*ring, 0, len(s.rings))
-	for class, r := range s.rings {
-		if reason == "" || classOf(reason) == class {
-			rings = append(rings, r)
-		}
-	}
-	s.mu.RUnlock()
 	found := []sample{} // in JSON an array, not null
-	for _, r := range rings {
+	for class, r := range *s.rings.Load() {
+		if reason != "" && classOf(reason) != class {
+			continue
+		}
 		r.mu.Lock()
 		for _, x := range r.kept {
 			if (list == "" || x.List == list) && (reason == "" || x.Reason == reason || classOf(x.Reason) == reason) {
@@ -164,7 +163,7 @@ func (h *Handler) sample(r *http.Request, c *client, list, item string, reason r
 		s.Bot = &botSample{c.bot.Class, c.bot.Reason}
 	}
 	if c.userAgent != "" || c.who.text != "" {
-		s.Visitor = strconv.FormatUint(c.who.visitor(rt.secrets.salt(c.time))>>40, 16)
+		s.Visitor = strconv.FormatUint(rt.visitors.of(c.who, rt.secrets.salt(c.time))>>40, 16)
 	}
 	ring.add(s)
 }

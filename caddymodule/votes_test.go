@@ -401,7 +401,7 @@ func TestVotesOnAFullDisk(t *testing.T) {
 	}
 	defer small.Close(t.Context())
 	small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1}) // is the byte
-	full := &runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, samples: rt.samples, outcomes: rt.outcomes, outbox: small}
+	full := &runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, samples: rt.samples, visitors: rt.visitors, outcomes: rt.outcomes, outbox: small}
 	before := counted("wishes", ruleset.DroppedQueueFull)
 	e.app.rt.Store(full)
 	body := `[{"list":"wishes","option":"a"},{"list":"wishes","option":"b"}]`
