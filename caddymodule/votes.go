@@ -58,16 +58,7 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 		return unavailable(secretsRetryAfter, string(ruleset.Unavailable), "Votes cannot be taken now. Send this again later.")
 	}
 
-	var hits []hit.Hit
-	for i := range ballots {
-		b := &ballots[i]
-		b.decision = h.app.limits.Take(&b.limited, b.hit.Quotas, now)
-		countShadowed(b.list, &b.decision)
-		if b.decision.Refused == nil {
-			hits = append(hits, b.hit)
-			b.result.Accepted = true
-		}
-	}
+	hits := h.take(ballots, now)
 	var waiting *awaiting
 	if h.Confirm > 0 && len(hits) > 0 {
 		if waiting = rt.outcomes.await(hits); waiting != nil {
@@ -154,6 +145,21 @@ func userIdentity(user string) identity {
 		user = string(sum[:])
 	}
 	return identity{text: userKind + user}
+}
+
+// take charges ballots to the limits, and returns the hits of those that these
+// admit.
+func (h *Handler) take(ballots []ballot, now time.Time) (hits []hit.Hit) {
+	for i := range ballots {
+		b := &ballots[i]
+		b.decision = h.app.limits.Take(&b.limited, b.hit.Quotas, now)
+		countShadowed(b.list, &b.decision)
+		if b.decision.Refused == nil {
+			hits = append(hits, b.hit)
+			b.result.Accepted = true
+		}
+	}
+	return hits
 }
 
 // undo gives back what accepted votes took from their limits. Should they be on
