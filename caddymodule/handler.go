@@ -116,7 +116,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			h.lists = append(h.lists, l)
 		}
 	}
-	h.verdicts = map[string]verdicts{"": {ruleset.NoItem: newVerdict("", ruleset.NoItem)}}
+	h.verdicts = map[string]verdicts{"": {
+		ruleset.NoItem: newVerdict("", ruleset.NoItem), ruleset.UnknownList: newVerdict("", ruleset.UnknownList),
+	}}
 	for _, l := range h.app.Ruleset.Lists { // bots may be counted on any
 		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
@@ -142,7 +144,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if len(targets) == 0 {
 		return next.ServeHTTP(w, r)
 	}
-	return h.serveView(w, r, next, targets)
+	return h.serveView(w, r, next, asked, targets)
 }
 
 // serveEndpoint answers r if it is for an endpoint.

@@ -68,6 +68,9 @@ func (h *Handler) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
 	var p *problem
 	if b.List != "" || b.ArticleID != "" || b.Page == "" {
 		if rep.list, p = h.listNamed(b.List); p != nil {
+			if p.code == string(ruleset.UnknownList) {
+				h.conclude(r, &rep.client, nil, "", ruleset.UnknownList)
+			}
 			return p
 		}
 	}

@@ -108,10 +108,12 @@ func TestPageBeacons(t *testing.T) {
 			}
 		})
 	}
-	before := counted("", ruleset.NoItem)
-	e.do(fetch(http.MethodPost, "/api/views", `{"page":"/about"}`))
-	if got := counted("", ruleset.NoItem) - before; got != 1 {
-		t.Errorf("the metric for no_item rose by %d, want 1", got)
+	for reason, body := range map[ruleset.Reason]string{ruleset.NoItem: `{"page":"/about"}`, ruleset.UnknownList: `{"articleId":"x","list":"none"}`} {
+		before := counted("", reason)
+		e.do(fetch(http.MethodPost, "/api/views", body))
+		if got := counted("", reason) - before; got != 1 {
+			t.Errorf("the metric for %s rose by %d, want 1", reason, got)
+		}
 	}
 }
 

@@ -155,9 +155,9 @@ func (h *Handler) sample(r *http.Request, c *client, list, item string, reason r
 	}
 	asked := askedFor(r)
 	s := sample{
-		Time: c.time.UTC(), List: list, Item: item, Reason: reason, Method: asked.Method, Device: c.bot.Device,
+		Time: c.time.UTC(), List: list, Reason: reason, Device: c.bot.Device,
 		// cloned, because they are parts of larger texts that would be kept too
-		Path: clip(asked.URL.EscapedPath()), Page: clip(c.page), Channel: strings.Clone(c.channel),
+		Method: strings.Clone(asked.Method), Item: strings.Clone(item), Path: clip(asked.URL.EscapedPath()), Page: clip(c.page), Channel: strings.Clone(c.channel),
 	}
 	if c.bot.Bot {
 		s.Bot = &botSample{c.bot.Class, c.bot.Reason}

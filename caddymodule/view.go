@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -10,9 +12,13 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
+// longURL is from how many bytes on a URL is not kept in memory for the item that
+// is named in it.
+const longURL = 1024
+
 // serveView serves a page by next, and counts the view if it is one. Whatever
 // happens to the view, the page is what it would be without this module.
-func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, targets []ruleset.Target) error {
+func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, asked *url.URL, targets []ruleset.Target) error {
 	c := h.clientOf(r)
 	reason := h.judgePage(r, &c)
 	var bots *ruleset.List // what counts this bot
@@ -28,7 +34,7 @@ func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyht
 		}
 		return next.ServeHTTP(w, r)
 	}
-	v := &view{handler: h, request: r, host: r.Host, client: c, against: reason, bots: bots}
+	v := &view{handler: h, request: r, asked: asked, host: r.Host, client: c, against: reason, bots: bots}
 	v.ResponseWriter = w
 	v.targets = v.few[:0]
 	for _, t := range targets {
@@ -63,7 +69,8 @@ type view struct {
 	caddyhttp.ResponseWriterWrapper
 	handler *Handler
 	request *http.Request
-	host    string // of the request, as it came
+	asked   *url.URL // what the visitor asked for, and of which host
+	host    string
 	client  client
 	// against is why it is no view of a person now: nothing, Speculative or Bot.
 	against ruleset.Reason
@@ -196,7 +203,11 @@ func (v *view) offer(t *target) {
 	list := v.list(t)
 	rt, err := v.handler.app.acquire()
 	if err == nil {
-		x := v.client.view(rt, list, t.Item)
+		item := t.Item
+		if len(v.asked.Path)+len(v.asked.RawQuery) > longURL {
+			item = strings.Clone(item)
+		}
+		x := v.client.view(rt, list, item)
 		x.Published, x.PublishedFrom = v.published(t)
 		if rt.outbox.Offer(x) {
 			return
@@ -223,7 +234,7 @@ func (v *view) wait() {
 		if t.outcome != "" {
 			continue
 		}
-		s := speculation{list: t.List.Name, item: t.Item}
+		s := speculation{list: t.List.Name, item: strings.Clone(t.Item)} // not the whole URL
 		s.published, s.from = v.published(t)
 		views = append(views, s)
 	}
@@ -231,6 +242,6 @@ func (v *view) wait() {
 		return
 	}
 	if rt, err := v.handler.app.acquire(); err == nil {
-		rt.pending.put(rt.pending.key(&v.client, v.host, askedFor(v.request).URL), v.client.time, views)
+		rt.pending.put(rt.pending.key(&v.client, v.host, v.asked), v.client.time, views)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	goruntime "runtime"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -424,5 +426,30 @@ func TestUpgradePassesThrough(t *testing.T) {
 	reply, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(reply), "HTTP/1.1 101 ") || !strings.HasSuffix(string(reply), "\r\n\r\nhello\n") {
 		t.Errorf("an upgraded connection read %q, %v", reply, err)
+	}
+}
+
+// TestLongURLsAreNotKept: an item that waits keeps itself in memory, not the URL
+// that names it.
+func TestLongURLsAreNotKept(t *testing.T) {
+	log := startLog(t, 1)
+	e := startEdge(t, log, site("long"))
+	const views, size = 100, 900 << 10
+	memory := func() uint64 {
+		goruntime.GC()
+		var m goruntime.MemStats
+		goruntime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := memory()
+	for i := range views {
+		path := fmt.Sprintf("/long/%d?", i)
+		e.do(browse(path+strings.Repeat("x", size), "Sec-Purpose", "prefetch"))
+	}
+	if n := e.app.rt.Load().pending.len(clock.Now()); n != views {
+		t.Fatalf("%d views wait, want %d", n, views)
+	}
+	if after := memory(); after > before+views*size/4 {
+		t.Errorf("%d views that wait cost %d MB", views, (after-before)>>20)
 	}
 }
