@@ -27,8 +27,9 @@ var reasons = map[hit.Kind][]ruleset.Reason{
 		ruleset.DroppedQueueFull,
 	},
 	hit.Vote: {
-		ruleset.Counted, ruleset.Speculative, ruleset.Bot, ruleset.OptOut, ruleset.BadItem, ruleset.DroppedQueueFull,
-		ruleset.UnknownItem, ruleset.NotOpen, ruleset.Closed, ruleset.UserRequired,
+		ruleset.Counted, ruleset.Speculative, ruleset.Bot, ruleset.DroppedQueueFull, ruleset.Unavailable,
+		ruleset.BadItem, ruleset.UnknownItem, ruleset.NotOpen, ruleset.Closed,
+		ruleset.BadChannel, ruleset.BadUser, ruleset.UserRequired, ruleset.UserMismatch, ruleset.UserNotAllowed,
 		// what an aggregator said to a vote that asked
 		ruleset.Duplicate, ruleset.OverQuota, ruleset.Invalid,
 	},

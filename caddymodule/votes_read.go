@@ -50,7 +50,7 @@ func (h *Handler) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) 
 	for i := range votes {
 		b, reason, p := h.ballotOf(&votes[i], sender)
 		if p != nil {
-			if b.list != nil {
+			if reason != "" {
 				h.conclude(r, &sender, b.list, "", reason)
 			}
 			if len(votes) > 1 {
@@ -69,7 +69,10 @@ func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Rea
 		return b, reason, refuse(status, string(reason), format, args...)
 	}
 	if b.list, p = h.pollNamed(v.List); p != nil {
-		return b, "", p
+		if p.code == string(ruleset.UnknownList) {
+			reason = ruleset.UnknownList
+		}
+		return b, reason, p
 	}
 	if err := hit.ValidID(v.Option); err != nil {
 		return bad(ruleset.BadItem, http.StatusBadRequest, "The option cannot be used: %v.", err)

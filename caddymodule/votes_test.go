@@ -196,13 +196,16 @@ func TestVotes(t *testing.T) {
 			if tt.code == "" && tt.votes == 0 {
 				tt.votes = 1
 			}
-			before := tt.edge.app.rt.Load().outbox.Stats().SpooledHits
+			before, unknown := tt.edge.app.rt.Load().outbox.Stats().SpooledHits, counted("", ruleset.UnknownList)
 			w := tt.edge.do(fetch(tt.method, "/api/votes", tt.body, tt.header...))
 			if w.Code != tt.status {
 				t.Errorf("got %d %s, want %d", w.Code, w.Body, tt.status)
 			}
 			if got := int(tt.edge.app.rt.Load().outbox.Stats().SpooledHits - before); got != tt.votes {
 				t.Errorf("%d votes are on disk when it is answered, want %d", got, tt.votes)
+			}
+			if (counted("", ruleset.UnknownList) > unknown) != (tt.code == string(ruleset.UnknownList)) {
+				t.Error("the metric for unknown_list says otherwise")
 			}
 			stored += tt.votes
 			switch {
