@@ -89,6 +89,8 @@ func elements(s *scenario) {
 	eval[chromedp.Void](s.tab, `document.querySelector("#own a[href='/own/a']").focus()`)
 	s.readers("other", 1300)
 	s.until(`[...document.querySelectorAll("#own li:not([hidden])")].map((li) => li.dataset.item).join() === "other,2026/b c,a"`)
+	s.readers("a", 1400)
+	s.until(`[...document.querySelectorAll("#own li:not([hidden])")].map((li) => li.dataset.item).join() === "a,other,2026/b c"`)
 	if on := eval[string](s.tab, `document.activeElement.getAttribute("href")`); on != "/own/a" {
 		s.Errorf("the focus has gone to %q", on)
 	}
@@ -97,13 +99,31 @@ func elements(s *scenario) {
 	s.until(`document.querySelectorAll("#short li").length === 2`)
 	eval[chromedp.Void](s.tab, `document.querySelector("#own").remove()`)
 
+	// What it was asked for before comes too late.
+	slow := "/index/" + s.list + "/slow.json"
+	s.mu.Lock()
+	s.pages[slow] = webpage{html: `{"items":[{"id":"late"`, rest: `}]}`}
+	s.mu.Unlock()
+	eval[chromedp.Void](s.tab, `const json = Response.prototype.json;
+		const read = [];
+		Response.prototype.json = function () { return json.call(this).finally(() => read.push(this.url)); };
+		document.querySelector("#empty").setAttribute("src", "`+slow+`"); new Promise((done) => setTimeout(done))`)
+	eval[chromedp.Void](s.tab, `document.querySelector("#empty").setAttribute("src", "/index/`+s.list+`/board.json?again"); new Promise((done) => setTimeout(done))`)
+	s.until(`read.some((url) => url.endsWith("?again"))`)
+	s.open(slow)
+	s.until(`read.some((url) => url.endsWith("slow.json"))`)
+	if late := eval[string](s.tab, `new Promise((done) => setTimeout(done)).then(() => document.querySelector("#empty").textContent)`); late != "" {
+		s.Errorf("the list shows %q", late)
+	}
+
 	// More counts than one request may ask for.
 	eval[chromedp.Void](s.tab, `for (let i = 0; i < 250; i++) {
 		document.body.append(Object.assign(document.createElement("p"), { innerHTML: "<hot-count list=`+s.list+` item=n" + i + "></hot-count>" }));
 	}`)
 	s.until(`document.querySelectorAll("p hot-count[state=empty]").length === 250`)
 
-	counted.Requests["counted"] += 1300
+	counted.Requests["counted"] += 2700
+	counted.Items["a"] = views{1400, 3}
 	counted.Items["other"] = views{1300, 0}
 	s.expect(counted)
 }
