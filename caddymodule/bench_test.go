@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -58,7 +59,19 @@ func startBareLog(t testing.TB) *natsLog {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	createStream(t, nc, 1)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     hit.Stream,
+		Subjects: []string{hit.SubjectHits + ".*.*"},
+		Metadata: map[string]string{hit.StreamShards: "1"},
+		Storage:  jetstream.MemoryStorage,
+		MaxMsgs:  1000,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return &natsLog{url: s.ClientURL(), conn: nc, server: s}
 }
 
