@@ -14,6 +14,9 @@ const (
 	// outcome is unknown.
 	publishTimeout = 5 * time.Second
 	appliedTimeout = 2 * time.Second
+	// sendPace is the least time from one message of a shard to the next, unless
+	// more waits than fits into one: a message costs the log more than the hits in it.
+	sendPace = 20 * time.Millisecond
 	// How often the applied positions are asked for: while batches wait to be
 	// applied, and while batches are only kept in case the store rolls back.
 	pollWaiting = time.Second
@@ -134,6 +137,7 @@ func (r *run) publish(l *lane) {
 			}
 			continue
 		}
+		began, all := time.Now(), send.Last
 		err := r.send(l, &send)
 		r.o.mu.Lock()
 		if err == nil {
@@ -152,6 +156,9 @@ func (r *run) publish(l *lane) {
 			}
 			signal(r.acked)
 			signal(r.o.progress)
+			if send.Last == all { // nothing waited: let something gather
+				r.sleep(time.Until(began.Add(sendPace)))
+			}
 		case r.ctx.Err() == nil:
 			r.publishTrouble.fail(err)
 			r.o.counters.failed.Add(1)

@@ -185,7 +185,7 @@ func beaconEdge(dir string, nc *nats.Conn) string {
 }
 
 // connections is how many clients wait for an answer at a time.
-const connections = 128
+const connections = 256
 
 // post writes a script for wrk that posts JSON: body is an expression of Lua in
 // which n counts the requests.
