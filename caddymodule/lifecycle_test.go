@@ -79,7 +79,10 @@ func (l *live) load(config string) error {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return caddy.Load(data, true)
+	err = caddy.Load(data, true)
+	// Connections that rest are the old server's, which closes them about now.
+	l.client.CloseIdleConnections()
+	return err
 }
 
 // send sends a request made for httptest, and returns the response, read.
