@@ -152,7 +152,7 @@ func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (stor
 			w = startWaiting(string(c.Listen), err, log)
 			defer w.stop()
 		}
-		log.Error("the store is away; trying again", "error", err, "in", pause)
+		log.Error("the store is away; trying again", "error", err, "in", pause.String())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

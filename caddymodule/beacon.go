@@ -51,8 +51,8 @@ func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 		}
 		answer.Reason = against
 	} else if answer, err = h.takeReports(r, rt, reports); err != nil {
-		if r.Context().Err() != nil {
-			return nil // the visitor has gone; the hits may be on disk or not
+		if gone(r, err) {
+			return nil // the hits may be on disk or not
 		}
 		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself
 			h.logger.Error("a beacon was not accepted", zap.Error(err))
@@ -99,7 +99,16 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 			hits = append(hits, x)
 		}
 	}
-	if err = rt.outbox.Append(r.Context(), hits...); err != nil && r.Context().Err() != nil {
+	err = rt.outbox.Append(r.Context(), hits...)
+	left := err != nil && gone(r, err)
+	for i := range reports {
+		if rep := &reports[i]; err == nil || left {
+			rep.waited.settled()
+		} else {
+			rt.pending.putBack(rep.waitedAt, rep.waited)
+		}
+	}
+	if left {
 		return answer, err
 	}
 	for _, a := range taken {

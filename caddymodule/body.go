@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -59,11 +60,19 @@ func jsonMistake(err error) string {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind) && kind.Field != "":
-		return kind.Field + " is a " + kind.Value + ", not a " + kind.Type.String()
+		return kind.Field + " is " + article(kind.Value) + ", not " + article(kind.Type.String())
 	case errors.As(err, &kind):
-		return "it is a " + kind.Value
+		return "there is " + article(kind.Value)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("at byte %d: %v", syntax.Offset, syntax)
 	}
 	return err.Error()
+}
+
+// article puts a or an before the name of a kind of value.
+func article(kind string) string {
+	if strings.ContainsRune("aeio", rune(kind[0])) {
+		return "an " + kind
+	}
+	return "a " + kind
 }

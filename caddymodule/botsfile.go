@@ -57,13 +57,18 @@ func (f *botsFile) check() {
 	if err != nil {
 		info = nil
 	}
-	if sameVersion(f.read, info) {
+	same := sameVersion(f.read, info)
+	// One that could not be used is tried again: it may be that it may be read now.
+	if same && !f.failing.Load() {
 		return
 	}
 	f.read = info
 	patterns, err := bots.LoadFile(f.path)
 	f.failing.Store(err != nil)
 	if err != nil {
+		if same {
+			return // it was said
+		}
 		f.logger.Error("the changed file of bots cannot be used; the patterns that were read before stay in force",
 			zap.String("file", f.path), zap.Error(err))
 		return

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,14 +62,9 @@ func startLog(t testing.TB, shards int) *natsLog {
 	l.conn = nc
 	createStream(t, nc, shards)
 	l.subscribe(t, hit.SubjectHits+".>", func(m *nats.Msg) {
-		batches, err := hit.DecodeMessage(m.Data)
-		if err != nil {
-			t.Errorf("the edge published what cannot be read: %v", err)
-			return
-		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, b := range batches {
+		for _, b := range batchesOf(t, m) {
 			if l.applied[b.Edge] == nil {
 				l.applied[b.Edge] = make(map[int]uint64)
 			}
@@ -92,6 +88,22 @@ func startLog(t testing.TB, shards int) *natsLog {
 		m.Respond(data)
 	})
 	return l
+}
+
+// batchesOf returns the batches of a message that an edge has published.
+func batchesOf(t testing.TB, m *nats.Msg) []*hit.Batch {
+	t.Helper()
+	shard, edge, err := hit.ParseSubject(m.Subject)
+	if err != nil {
+		t.Error(err)
+	}
+	first, _ := strconv.ParseUint(m.Header.Get(hit.HeaderSeq), 10, 64) // 0 is no batch's
+	batches, err := hit.DecodeMessage(m.Data, edge, shard, first)
+	if err != nil {
+		t.Errorf("the edge published what cannot be read: %v", err)
+		return nil
+	}
+	return batches
 }
 
 func startNATS(t testing.TB, port int, dir string) *server.Server {

@@ -328,12 +328,7 @@ func TestEverythingAway(t *testing.T) {
 		defer nc.Close()
 		hits := make(chan hit.Hit, 16)
 		if _, err := nc.Subscribe(hit.SubjectHits+".>", func(m *nats.Msg) {
-			batches, err := hit.DecodeMessage(m.Data)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			for _, b := range batches {
+			for _, b := range batchesOf(t, m) {
 				for _, h := range b.Hits {
 					hits <- h
 				}

@@ -79,9 +79,9 @@ func (p *pendingViews) put(k pageKey, now time.Time, views []speculation) {
 	p.young[k] = waiting{now, views}
 }
 
-// take returns the views that waited for a page, which is shown now. They are
-// returned once.
-func (p *pendingViews) take(k pageKey, now time.Time) []speculation {
+// take returns the views that waited for a page, which is shown now. They wait no
+// longer: settled or putBack has to follow.
+func (p *pendingViews) take(k pageKey, now time.Time) waiting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(now)
@@ -93,10 +93,23 @@ func (p *pendingViews) take(k pageKey, now time.Time) []speculation {
 	delete(p.old, k)
 	if now.Sub(w.since) >= pendingLife {
 		w.count("expired")
-		return nil
+		return waiting{}
 	}
-	w.count("confirmed")
-	return w.views
+	return w
+}
+
+// settled notes that views which were taken are confirmed.
+func (w waiting) settled() { w.count("confirmed") }
+
+// putBack has views that were taken wait again, for as long as they would have:
+// they could not be stored, and the script was asked to try again.
+func (p *pendingViews) putBack(k pageKey, w waiting) {
+	if len(w.views) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.young[k] = w
 }
 
 // len returns how many pages wait.

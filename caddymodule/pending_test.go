@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -34,17 +35,17 @@ func TestPendingViews(t *testing.T) {
 	if n := p.len(start); n != 3 {
 		t.Errorf("%d wait, want 3", n)
 	}
-	if got := p.take(0, start.Add(pendingLife-1)); len(got) != 1 || got[0].item != "a" {
+	if got := shown(p, 0, start.Add(pendingLife-1)); len(got) != 1 || got[0].item != "a" {
 		t.Errorf("took %v, want a", got)
 	}
-	if got := p.take(0, start.Add(pendingLife-1)); got != nil {
+	if got := shown(p, 0, start.Add(pendingLife-1)); got != nil {
 		t.Errorf("took %v twice", got)
 	}
 	p.put(3, start.Add(pendingLife-1), view("d")) // with the others in the young generation
-	if got := p.take(1, start.Add(pendingLife)); got != nil {
+	if got := shown(p, 1, start.Add(pendingLife)); got != nil {
 		t.Errorf("took %v, which is too old", got)
 	}
-	if got := p.take(3, start.Add(2*pendingLife-2)); len(got) != 1 || got[0].item != "d" {
+	if got := shown(p, 3, start.Add(2*pendingLife-2)); len(got) != 1 || got[0].item != "d" {
 		t.Errorf("took %v, want d from the old generation", got)
 	}
 	p.put(4, start.Add(2*pendingLife-1), view("e"))
@@ -75,7 +76,7 @@ func TestPendingViewsAreBounded(t *testing.T) {
 	if got := outcomesOf(list)["dropped"] - before + p.len(now); got != flood {
 		t.Errorf("%d of %d are waiting or dropped", got, flood)
 	}
-	if got := p.take(flood-1, now); len(got) != 1 {
+	if got := shown(p, flood-1, now); len(got) != 1 {
 		t.Error("the last is not there")
 	}
 }
@@ -158,6 +159,35 @@ func TestSpeculativeViews(t *testing.T) {
 		h := log.next(t)
 		if h.Item != "published" || h.Time != now.Add(time.Minute).UnixMilli() || h.PublishedFrom != hit.FromOrigin {
 			t.Errorf("hit %+v, want a view of now, with what the response said", h)
+		}
+		if got := outcomesOf(list)["confirmed"] - before["confirmed"]; got != 1 {
+			t.Errorf("%d were confirmed", got)
+		}
+	})
+	t.Run("that cannot be stored wait on", func(t *testing.T) {
+		set(now)
+		before := outcomesOf(list)
+		fetchEarly("/published?from=mail")
+		rt := e.app.rt.Load()
+		waiting, open := rt.pending.len(now), rt.outbox
+		closed, err := outbox.Open(outbox.Options{Dir: t.TempDir(), Shards: 1})
+		if err == nil {
+			err = closed.Close(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt.outbox = closed
+		w := e.do(fetch(http.MethodPost, "/api/views", `{"page":"/speculative/published?from=mail"}`))
+		rt.outbox = open
+		if w.Code != http.StatusServiceUnavailable || rt.pending.len(now) != waiting {
+			t.Errorf("got %d, %d of %d wait", w.Code, rt.pending.len(now), waiting)
+		}
+		if a := show("/published?from=mail"); a != (beaconAnswer{OK: true, Accepted: 1}) {
+			t.Errorf("answer %+v", a)
+		}
+		if h := log.next(t); h.Item != "published" || h.PublishedFrom != hit.FromOrigin {
+			t.Errorf("hit %+v, want what the response said", h)
 		}
 		if got := outcomesOf(list)["confirmed"] - before["confirmed"]; got != 1 {
 			t.Errorf("%d were confirmed", got)
@@ -249,4 +279,11 @@ func TestSpeculativeViews(t *testing.T) {
 		}
 		log.next(t)
 	})
+}
+
+// shown takes the views that waited for a page, and has them settled.
+func shown(p *pendingViews, k pageKey, now time.Time) []speculation {
+	w := p.take(k, now)
+	w.settled()
+	return w.views
 }

@@ -44,6 +44,10 @@ type report struct {
 	item      string
 	page      *url.URL
 	published int64 // in milliseconds since the Unix epoch; 0 when it does not say
+
+	// What waited for the page, see [pendingViews.take].
+	waitedAt pageKey
+	waited   waiting
 }
 
 // readBeacons checks all beacons, or says what is wrong with the first that is.
@@ -148,7 +152,9 @@ type reported struct {
 func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported {
 	var views []reported
 	if rep.page != nil && rt != nil {
-		for _, s := range rt.pending.take(rt.pending.key(&rep.client, r.Host, rep.page), rep.client.time) {
+		rep.waitedAt = rt.pending.key(&rep.client, r.Host, rep.page)
+		rep.waited = rt.pending.take(rep.waitedAt, rep.client.time)
+		for _, s := range rep.waited.views {
 			for _, l := range h.lists {
 				if l.Name == s.list && h.takesBeacons(l) && (rep.list == nil || rep.list == l) {
 					views = append(views, reported{list: l, item: s.item, published: s.published, from: s.from})

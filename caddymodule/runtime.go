@@ -23,7 +23,7 @@ import (
 // takes over the runtime there is; it is closed when no configuration has it.
 var runtimes = caddy.NewUsagePool()
 
-var errNoConnection = errors.New("no configuration has connected to a broker yet")
+var errNoConnection = errors.New("there is no connection to the broker yet")
 
 // closeTimeout is how long a closing outbox goes on publishing. What it does
 // not get rid of is on disk, for the next start.

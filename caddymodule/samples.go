@@ -1,10 +1,10 @@
 package caddymodule
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,7 +163,7 @@ func (h *Handler) sample(r *http.Request, c *client, list, item string, reason r
 		s.Bot = &botSample{c.bot.Class, c.bot.Reason}
 	}
 	if c.userAgent != "" || c.who.text != "" {
-		s.Visitor = strconv.FormatUint(rt.visitors.of(c.who, rt.secrets.salt(c.time))>>40, 16)
+		s.Visitor = fmt.Sprintf("%06x", rt.visitors.of(c.who, rt.secrets.salt(c.time))>>40)
 	}
 	ring.add(s)
 }

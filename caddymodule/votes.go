@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"net/http"
@@ -66,8 +67,8 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 		}
 	}
 	if err := rt.outbox.Append(r.Context(), hits...); err != nil {
-		if r.Context().Err() != nil {
-			return nil // the visitor has gone; the votes may be on disk or not
+		if gone(r, err) {
+			return nil // the votes may be on disk or not
 		}
 		h.undo(ballots, now)
 		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself
@@ -162,6 +163,12 @@ func (h *Handler) take(ballots []ballot, now time.Time) (hits []hit.Hit) {
 	return hits
 }
 
+// gone reports whether err only says that whoever sent r does not wait for the
+// answer any more.
+func gone(r *http.Request, err error) bool {
+	return r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context()))
+}
+
 // undo gives back what accepted votes took from their limits. Should they be on
 // disk after all, an aggregator counts them, and says when a key is used up.
 func (h *Handler) undo(ballots []ballot, now time.Time) {
@@ -189,6 +196,10 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 			if o, ok := known[hits[0].Confirm]; ok {
 				reason = ruleset.Reason(o.Reason)
 				b.result.Verdict, b.result.Score, b.result.Rank = o.Reason, o.Score, o.Rank
+				if reason != ruleset.Counted {
+					// It uses up nothing, but for what aggregators say is used up.
+					h.app.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
+				}
 				if reason == ruleset.OverQuota {
 					b.result.RetryAfter = h.retryAfter(b.list, o.Rule, now)
 				}

@@ -85,7 +85,7 @@ func (a *votesAnswer) refuse(ballots []ballot) {
 	a.RetryAfter = first.result.RetryAfter
 	when := "."
 	if a.RetryAfter > 0 {
-		when = fmt.Sprintf(" before %d seconds have passed.", a.RetryAfter)
+		when = fmt.Sprintf(" for another %d s.", a.RetryAfter)
 	}
 	a.Error = &problemBody{
 		Code:    string(first.result.Reason),

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -227,5 +228,76 @@ func TestVoteHits(t *testing.T) {
 	long := strings.Repeat("token", 300)
 	if cast(a, body, "198.51.100.1", "X-User", long+"1").Visitor == cast(a, body, "198.51.100.1", "X-User", long+"2").Visitor {
 		t.Error("two users whose long names differ at the end are one")
+	}
+}
+
+// A vote that aggregators do not count uses up nothing of the other limits: else
+// whoever votes from the same place could not any more.
+func TestVotesThatAreNotCountedUseNothingUp(t *testing.T) {
+	log := startLog(t, 1)
+	config := pollSite(`limit person {
+			by user
+			max 1 per campaign
+			when list colours
+		}
+		limit office {
+			by ip
+			max 3 per campaign
+			when list colours
+		}`, "confirm 10s")
+	one := startPoll(t, log, config)
+	log.countVotes(t, &one.app.Ruleset)
+	const red = `{"list":"colours","option":"red"}`
+	cast := func(e *edge, user, ip string) voteResult {
+		t.Helper()
+		r := fetch(http.MethodPost, "/api/votes", red, "X-User", user)
+		r.RemoteAddr = ip + ":1234"
+		return votesReply(t, e.do(r)).Votes[0]
+	}
+	users := []string{"ann", "ben", "cat"}
+	for _, user := range users {
+		if v := cast(one, user, "192.0.2.1"); v.Verdict != "counted" {
+			t.Fatalf("%s: %+v", user, v)
+		}
+	}
+	two := startPoll(t, log, config) // which was told nothing
+	for _, user := range users {
+		if v := cast(two, user, "198.51.100.7"); v.Verdict != "over_quota" {
+			t.Fatalf("%s again: %+v", user, v)
+		}
+	}
+	if v := cast(two, "dan", "198.51.100.7"); v.Verdict != "counted" {
+		t.Errorf("the first who may vote there: %+v", v)
+	}
+	if v := cast(two, "ann", "203.0.113.1"); v.Reason != "limited:person" {
+		t.Errorf("whose vote is known to be used up: %+v", v)
+	}
+}
+
+// A vote that is not stored uses up nothing, also when the voter did not wait to
+// hear so.
+func TestVotesOfWhoHasGone(t *testing.T) {
+	log := startLog(t, 1)
+	e := startPoll(t, log, pollSite(`limit once {
+			by user
+			max 1 per campaign
+			when list colours
+		}`))
+	rt := e.app.rt.Load()
+	closed, err := outbox.Open(outbox.Options{Dir: t.TempDir(), Shards: 1})
+	if err == nil {
+		err = closed.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, samples: rt.samples, visitors: rt.visitors, outcomes: rt.outcomes, outbox: closed})
+	defer e.app.rt.Store(rt)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	vote := fetch(http.MethodPost, "/api/votes", `{"list":"colours","option":"red"}`, "X-User", "ann")
+	e.do(vote.WithContext(ctx))
+	if w := castVote(e, `{"list":"colours","option":"red"}`, "X-User", "ann"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("the same vote again: %d %s", w.Code, w.Body)
 	}
 }

@@ -74,6 +74,9 @@ func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Rea
 		}
 		return b, reason, p
 	}
+	if v.Option == "" {
+		return bad(ruleset.BadItem, http.StatusBadRequest, "The option is missing.")
+	}
 	if err := hit.ValidID(v.Option); err != nil {
 		return bad(ruleset.BadItem, http.StatusBadRequest, "The option cannot be used: %v.", err)
 	}

@@ -93,50 +93,45 @@ func Encode(b *Batch) ([]byte, error) {
 // data. It does not judge the single hits: one bad hit must not take the others
 // with it (see [Hit.Valid]).
 func Decode(data []byte) (*Batch, error) {
-	b, rest, err := decodeFirst(data)
-	if err == nil && len(rest) > 0 {
-		return nil, fmt.Errorf("decoding a batch: %d bytes behind its end", len(rest))
+	if len(data) > MaxBatchBytes {
+		return nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
 	}
-	return b, err
+	var b Batch
+	if err := decMode.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("decoding a batch: %w", err)
+	}
+	if b.Version != Version {
+		return nil, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, b.Version, Version)
+	}
+	if err := b.valid(); err != nil {
+		return nil, fmt.Errorf("decoding a batch: %w", err)
+	}
+	return &b, nil
 }
 
 // DecodeMessage reads the body of a message: batches of one edge and shard that
-// follow each other. One that cannot be read spoils them all.
-func DecodeMessage(data []byte) ([]*Batch, error) {
-	var batches []*Batch
-	for {
-		b, rest, err := decodeFirst(data)
-		if err != nil {
-			return nil, err
+// follow each other, from the sequence first on. One that cannot be read must not
+// take the others with it: it is nil, and the error says why. There are none when
+// the body is no sequence of CBOR at all.
+func DecodeMessage(data []byte, edge string, shard int, first uint64) (batches []*Batch, err error) {
+	if len(data) > MaxBatchBytes {
+		return nil, fmt.Errorf("decoding a message: %d bytes are more than %d", len(data), MaxBatchBytes)
+	}
+	for begin := true; begin || len(data) > 0; begin = false {
+		var raw cbor.RawMessage
+		rest, bad := decMode.UnmarshalFirst(data, &raw)
+		if bad != nil {
+			return nil, fmt.Errorf("decoding a message: %w", bad)
 		}
-		batches = append(batches, b)
-		first, place := batches[0], uint64(len(batches)-1)
-		if b.Edge != first.Edge || b.Shard != first.Shard || b.Seq != first.Seq+place {
-			return nil, fmt.Errorf("decoding a message: batch %d of edge %s and shard %d is in the place of batch %d of edge %s and shard %d",
-				b.Seq, b.Edge, b.Shard, first.Seq+place, first.Edge, first.Shard)
+		b, bad := Decode(raw)
+		if seq := first + uint64(len(batches)); bad == nil && (b.Edge != edge || b.Shard != shard || b.Seq != seq) {
+			b, bad = nil, fmt.Errorf("decoding a message: batch %d of edge %s and shard %d is in the place of batch %d of edge %s and shard %d",
+				b.Seq, b.Edge, b.Shard, seq, edge, shard)
 		}
-		if len(rest) == 0 {
-			return batches, nil
-		}
+		batches, err = append(batches, b), errors.Join(err, bad)
 		data = rest
 	}
-}
-
-func decodeFirst(data []byte) (_ *Batch, rest []byte, err error) {
-	if len(data) > MaxBatchBytes {
-		return nil, nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
-	}
-	var b Batch
-	if rest, err = decMode.UnmarshalFirst(data, &b); err != nil {
-		return nil, nil, fmt.Errorf("decoding a batch: %w", err)
-	}
-	if b.Version != Version {
-		return nil, nil, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, b.Version, Version)
-	}
-	if err := b.valid(); err != nil {
-		return nil, nil, fmt.Errorf("decoding a batch: %w", err)
-	}
-	return &b, rest, nil
+	return batches, err
 }
 
 func (b *Batch) valid() error {

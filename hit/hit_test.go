@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,7 +160,10 @@ func TestMessage(t *testing.T) {
 		}
 		body, want = append(body, data...), append(want, b)
 	}
-	got, err := hit.DecodeMessage(body)
+	decode := func(data []byte) ([]*hit.Batch, error) {
+		return hit.DecodeMessage(data, want[0].Edge, want[0].Shard, want[0].Seq)
+	}
+	got, err := decode(body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,15 +174,29 @@ func TestMessage(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"nothing":           nil,
 		"cut off":           body[:len(body)-1],
-		"something behind":  append(body[:one:one], 0),
-		"twice the same":    append(body[:one:one], body[:one]...),
-		"out of order":      append(body[one:2*one:2*one], body[:one]...),
-		"one is missing":    append(body[:one:one], body[2*one:]...),
+		"a piece behind":    append(body[:one:one], 0x82),
 		"too large a body":  make([]byte, hit.MaxBatchBytes+1),
-		"not in a sequence": append([]byte{0x82}, body[:2*one]...),
 	} {
-		if got, err := hit.DecodeMessage(data); err == nil {
-			t.Errorf("%s: decoded to %d batches", name, len(got))
+		if got, err := decode(data); err == nil || len(got) != 0 {
+			t.Errorf("%s: decoded to %d batches, %v", name, len(got), err)
+		}
+	}
+	newer := slices.Clone(body)
+	newer[one+2] = 2 // the version of the second
+	for name, tc := range map[string]struct {
+		data []byte
+		want []*hit.Batch
+	}{
+		"a newer one among them": {newer, []*hit.Batch{want[0], nil, want[2]}},
+		"something behind":       {append(body[:one:one], 0), []*hit.Batch{want[0], nil}},
+		"twice the same":         {append(body[:one:one], body[:one]...), []*hit.Batch{want[0], nil}},
+		"out of order":           {append(body[one:2*one:2*one], body[:one]...), []*hit.Batch{nil, nil}},
+		"one is missing":         {append(body[:one:one], body[2*one:]...), []*hit.Batch{want[0], nil}},
+		"not in a sequence":      {append([]byte{0x82}, body[:2*one]...), []*hit.Batch{nil}},
+	} {
+		got, err := decode(tc.data)
+		if diff := cmp.Diff(tc.want, got); err == nil || diff != "" {
+			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
 		}
 	}
 }
@@ -195,7 +213,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if batches, err := hit.DecodeMessage(data); err == nil && len(batches) == 0 {
+		if batches, err := hit.DecodeMessage(data, "e", 0, 1); err == nil && len(batches) == 0 {
 			t.Fatal("a message without a batch")
 		}
 		b, err := hit.Decode(data)

@@ -69,6 +69,8 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 		m := &msgs[i]
 		if m.Err != nil {
 			a.poisoned = append(a.poisoned, i)
+		}
+		if len(m.Batches) == 0 {
 			// Without this an edge would wait for ever for batches that nobody can
 			// read. The message itself is set aside, so its hits are not gone.
 			if n := next(m); m.Edge != "" && m.BatchSeq <= n && n <= m.LastSeq {
@@ -76,7 +78,13 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 			}
 			continue
 		}
-		for _, b := range m.Batches {
+		for j, b := range m.Batches {
+			if b == nil { // as above, for this batch alone
+				if seq := m.BatchSeq + uint64(j); seq == next(m) {
+					a.moved[m.Edge] = seq
+				}
+				continue
+			}
 			held, err := a.admit(ctx, shard, m, b, next(m), first)
 			if err != nil {
 				return a, err

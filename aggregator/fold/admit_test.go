@@ -21,6 +21,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		seq, low uint64
 		poison   bool
 		more     uint64 // batches in the message beside the first
+		bad      int    // which of them cannot be read, from 1; 0: none
 	}
 	for name, tc := range map[string]struct {
 		applied  uint64 // before
@@ -35,23 +36,24 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		skipped  int
 		rewind   bool
 	}{
-		"in order":                     {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2},
-		"sent twice":                   {applied: 1, msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}, {seq: 2, low: 1}}, counted: 1, after: 2, skipped: 2},
-		"one is missing":               {msgs: []msg{{seq: 2, low: 1}, {seq: 3, low: 1}}, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}, {Edge: "e1", Next: 1, Seq: 3}}},
-		"and comes":                    {msgs: []msg{{seq: 2, low: 1}, {seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
-		"the edge has dropped it":      {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 9, counted: 1, after: 9, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}},
-		"but the log still has it":     {applied: 3, msgs: []msg{{seq: 8, low: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: 4, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 8}}, rewind: true},
-		"or will still come to it":     {applied: 3, msgs: []msg{{seq: 9, low: 7}, {seq: 4, low: 1}}, inLog: 4, inLogAt: 2, counted: 1, after: 4, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 9}}},
-		"or a part of it":              {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 6, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, rewind: true},
-		"one cannot be read":           {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, poison: true}, {seq: 3, low: 1}}, counted: 2, after: 3, poisoned: []int{1}},
-		"a stray one cannot be read":   {applied: 1, msgs: []msg{{seq: 7, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
-		"an old one cannot be read":    {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
-		"several in a message":         {msgs: []msg{{seq: 1, low: 1, more: 2}, {seq: 4, low: 1, more: 1}}, counted: 5, after: 5},
-		"sent with others beside them": {applied: 1, msgs: []msg{{seq: 1, low: 1, more: 1}, {seq: 2, low: 1, more: 2}}, counted: 3, after: 4, skipped: 2},
-		"the first of them is missing": {msgs: []msg{{seq: 2, low: 1, more: 5}, {seq: 1, low: 1}}, counted: 1, after: 1, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
-		"dropped up to the middle":     {applied: 3, msgs: []msg{{seq: 7, low: 7, more: 1}}, inLog: 7, counted: 2, after: 8, lost: []fold.Gap{{Edge: "e1", From: 4, To: 6}}},
-		"several cannot be read":       {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true, more: 3}, {seq: 4, low: 1, more: 1}}, counted: 1, after: 5, poisoned: []int{0}, skipped: 1},
-		"what was skipped is not lost": {applied: 9, msgs: []msg{{seq: 8, low: 8}, {seq: 10, low: 10}}, counted: 1, after: 10, skipped: 1},
+		"in order":                      {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2},
+		"sent twice":                    {applied: 1, msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}, {seq: 2, low: 1}}, counted: 1, after: 2, skipped: 2},
+		"one is missing":                {msgs: []msg{{seq: 2, low: 1}, {seq: 3, low: 1}}, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}, {Edge: "e1", Next: 1, Seq: 3}}},
+		"and comes":                     {msgs: []msg{{seq: 2, low: 1}, {seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
+		"the edge has dropped it":       {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 9, counted: 1, after: 9, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}},
+		"but the log still has it":      {applied: 3, msgs: []msg{{seq: 8, low: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: 4, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 8}}, rewind: true},
+		"or will still come to it":      {applied: 3, msgs: []msg{{seq: 9, low: 7}, {seq: 4, low: 1}}, inLog: 4, inLogAt: 2, counted: 1, after: 4, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 9}}},
+		"or a part of it":               {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 6, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, rewind: true},
+		"one cannot be read":            {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, poison: true}, {seq: 3, low: 1}}, counted: 2, after: 3, poisoned: []int{1}},
+		"a stray one cannot be read":    {applied: 1, msgs: []msg{{seq: 7, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
+		"an old one cannot be read":     {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
+		"several in a message":          {msgs: []msg{{seq: 1, low: 1, more: 2}, {seq: 4, low: 1, more: 1}}, counted: 5, after: 5},
+		"sent with others beside them":  {applied: 1, msgs: []msg{{seq: 1, low: 1, more: 1}, {seq: 2, low: 1, more: 2}}, counted: 3, after: 4, skipped: 2},
+		"the first of them is missing":  {msgs: []msg{{seq: 2, low: 1, more: 5}, {seq: 1, low: 1}}, counted: 1, after: 1, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
+		"dropped up to the middle":      {applied: 3, msgs: []msg{{seq: 7, low: 7, more: 1}}, inLog: 7, counted: 2, after: 8, lost: []fold.Gap{{Edge: "e1", From: 4, To: 6}}},
+		"several cannot be read":        {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true, more: 3}, {seq: 4, low: 1, more: 1}}, counted: 1, after: 5, poisoned: []int{0}, skipped: 1},
+		"one of several cannot be read": {msgs: []msg{{seq: 1, low: 1, more: 2, bad: 2}, {seq: 4, low: 1}}, counted: 3, after: 4, poisoned: []int{0}},
+		"what was skipped is not lost":  {applied: 9, msgs: []msg{{seq: 8, low: 8}, {seq: 10, low: 10}}, counted: 1, after: 10, skipped: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +67,9 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				msg := l.message(0, "e1", m.seq, m.low, batches...)
 				if m.poison {
 					msg.Batches, msg.Err = nil, errors.New("poison")
+				}
+				if m.bad > 0 {
+					msg.Batches[m.bad-1], msg.Err = nil, errors.New("poison")
 				}
 				msgs = append(msgs, msg)
 			}

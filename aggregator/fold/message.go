@@ -27,9 +27,11 @@ type Message struct {
 	BatchSeq uint64 // of the first batch
 	LastSeq  uint64 // of the last batch
 	Low      uint64 // lowest sequence that the edge could still send
-	Batches  []*hit.Batch
-	// Err says why the message cannot be read; it has no batches then. Edge,
-	// BatchSeq and LastSeq are set where the subject and headers tell them.
+	// Batches has a nil for each that cannot be read.
+	Batches []*hit.Batch
+	// Err says why the message, or a part of it, cannot be read; in the first case it
+	// has no batches. Edge, BatchSeq and LastSeq are set where the subject and
+	// headers tell them.
 	Err error
 }
 
@@ -39,9 +41,6 @@ type Message struct {
 func Read(shard int, seq uint64, received time.Time, subject string, header func(string) string, data []byte) Message {
 	m := Message{Seq: seq, Received: received, Subject: subject, Data: data}
 	m.Err = m.read(shard, header)
-	if m.Err != nil {
-		m.Batches = nil
-	}
 	return m
 }
 
@@ -57,7 +56,7 @@ func (m *Message) read(shard int, header func(string) string) error {
 	}
 	m.LastSeq = m.BatchSeq
 	if last := header(hit.HeaderLast); last != "" {
-		if m.LastSeq, err = strconv.ParseUint(last, 10, 64); err != nil || m.LastSeq < m.BatchSeq {
+		if m.LastSeq, err = strconv.ParseUint(last, 10, 64); err != nil || m.LastSeq < m.BatchSeq || m.LastSeq-m.BatchSeq >= hit.MaxBatchBytes {
 			m.LastSeq = m.BatchSeq
 			return fmt.Errorf("header %s is not a sequence from %d on: %.40q", hit.HeaderLast, m.BatchSeq, last)
 		}
@@ -66,15 +65,15 @@ func (m *Message) read(shard int, header func(string) string) error {
 	if err != nil || m.Low == 0 || m.Low > m.BatchSeq {
 		return fmt.Errorf("header %s is not a sequence up to %d: %.40q", hit.HeaderLow, m.BatchSeq, header(hit.HeaderLow))
 	}
-	m.Batches, err = hit.DecodeMessage(m.Data)
-	if err != nil {
-		return err
+	if inShard != shard {
+		return fmt.Errorf("it is of shard %d", inShard)
 	}
-	first, last := m.Batches[0], m.Batches[len(m.Batches)-1]
-	if first.Edge != edge || first.Seq != m.BatchSeq || last.Seq != m.LastSeq || first.Shard != inShard || inShard != shard {
-		return errors.New("the body has other batches than the subject and headers say")
+	batches, err := hit.DecodeMessage(m.Data, edge, shard, m.BatchSeq)
+	if n := m.LastSeq + 1 - m.BatchSeq; uint64(len(batches)) != n {
+		return errors.Join(err, fmt.Errorf("the body has %d batches, and not the %d that the headers say", len(batches), n))
 	}
-	return nil
+	m.Batches = batches
+	return err
 }
 
 // Fingerprint identifies a message of the log: no other message at the same

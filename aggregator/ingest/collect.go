@@ -23,7 +23,9 @@ func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan ti
 		msgs = append(msgs, m)
 		size += len(m.Data)
 		for _, b := range m.Batches {
-			hits += len(b.Hits)
+			if b != nil {
+				hits += len(b.Hits)
+			}
 		}
 	}
 	select {

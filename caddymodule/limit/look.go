@@ -113,5 +113,6 @@ func (m *mark) learn(l *Limiter, n int64) {
 	}
 	if start == m.count.start {
 		m.count.n = max(m.count.n, n)
+		m.count.known = max(m.count.known, n)
 	}
 }

@@ -35,6 +35,8 @@ func (m *model) identity(l *ruleset.Limit, w *ruleset.Window, list string) strin
 
 type modelState struct {
 	times []time.Time // of the hits of a calendar window, all that ever were
+	// known is how many an aggregator has spoken of, by the label of the window.
+	known map[string]int64
 	// level is what is in a bucket, in hits times the nanoseconds of its window.
 	level int64
 	last  time.Time
@@ -294,9 +296,26 @@ func (m *model) undo(h *Hit, t, now time.Time, shadowed []*ruleset.Limit) {
 		case w.window.IsRate():
 			w.charge(now, -1)
 		default:
-			w.charge(t, -1)
+			label := w.label(w.at(t))
+			if w.used(label) > w.state.known[label] {
+				w.charge(t, -1)
+			}
 		}
 	}
+}
+
+func (w *modelWindow) label(t time.Time) string {
+	return fmt.Sprint(modelLabel(w.window.Per, t, w.list.Location()))
+}
+
+// used returns how many hits are counted in the window of a label.
+func (w *modelWindow) used(label string) (n int64) {
+	for _, c := range w.state.times {
+		if w.label(c) == label {
+			n++
+		}
+	}
+	return n
 }
 
 // learn takes over that a key has had n hits in the window that holds t.
@@ -304,12 +323,12 @@ func (w *modelWindow) learn(t time.Time, n int64) {
 	if w.at(t) != t && modelLabel(w.window.Per, w.at(t), w.list.Location()) != modelLabel(w.window.Per, t, w.list.Location()) {
 		return
 	}
-	for _, c := range w.state.times {
-		if modelLabel(w.window.Per, c, w.list.Location()) == modelLabel(w.window.Per, t, w.list.Location()) {
-			n--
-		}
+	label := w.label(t)
+	if w.state.known == nil {
+		w.state.known = make(map[string]int64)
 	}
-	for ; n > 0; n-- {
+	w.state.known[label] = max(w.state.known[label], n)
+	for n -= w.used(label); n > 0; n-- {
 		w.state.times = append(w.state.times, t)
 	}
 }

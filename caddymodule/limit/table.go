@@ -41,7 +41,11 @@ const isBucket cell = 1 << 31
 func (c cell) index() uint32 { return uint32(c&^isBucket) - 1 }
 
 // count is the count of a calendar window that began at start.
-type count struct{ start, n int64 }
+type count struct {
+	start, n int64
+	// known is how many of n an aggregator has spoken of: nothing takes those back.
+	known int64
+}
 
 // pages are cells that never move, in pieces that the allocator has no waste in.
 type pages[T any] struct {

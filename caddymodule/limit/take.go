@@ -330,7 +330,7 @@ func (r *Rules) Undo(h *Hit, quotas []hit.Quota, at time.Time, shadowed ...*rule
 		switch {
 		case m.bucket != nil:
 			m.bucket.ReserveN(m.shard.latest, -1)
-		case m.count != nil && m.count.n > 0 && m.count.start == boundsOf(m.w.window, at, list.zone).start:
+		case m.count != nil && m.count.n > m.count.known && m.count.start == boundsOf(m.w.window, at, list.zone).start:
 			m.count.n--
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,8 @@ var ErrShards = errors.New("the log has another number of shards than this edge"
 
 // Connect connects an edge to NATS: to one or more URLs with commas between.
 // It returns at once, and goes on trying for ever when no server answers.
-func Connect(url string, log *zap.Logger, opts ...nats.Option) (*nats.Conn, error) {
+func Connect(urls string, log *zap.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	var tried atomic.Int64 // when a failure was logged, in seconds
 	opts = append([]nats.Option{
 		nats.Name("hotboard edge"),
 		nats.RetryOnFailedConnect(true),
@@ -46,15 +48,35 @@ func Connect(url string, log *zap.Logger, opts ...nats.Option) (*nats.Conn, erro
 				log.Warn("disconnected from NATS; hits wait on disk", zap.Error(err))
 			}
 		}),
+		// Also while there has not been a connection yet.
+		nats.ReconnectErrHandler(func(nc *nats.Conn, err error) {
+			if now := time.Now().Unix(); now-tried.Load() >= int64(awayEvery/time.Second) {
+				tried.Store(now)
+				log.Warn("NATS cannot be reached; hits wait on disk, and this goes on trying", zap.Strings("servers", redacted(nc.Servers())), zap.Error(err))
+			}
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Error("NATS reports an error", zap.Error(err))
 		}),
 	}, opts...)
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(urls, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to NATS: %w", err)
 	}
 	return nc, nil
+}
+
+// awayEvery is how often it is logged that no server can be reached.
+const awayEvery = time.Minute
+
+// redacted returns URLs without their passwords.
+func redacted(servers []string) []string {
+	for i, s := range servers {
+		if u, err := url.Parse(s); err == nil {
+			servers[i] = u.Redacted()
+		}
+	}
+	return servers
 }
 
 // NATS is the [Bus] over NATS: the log is a JetStream stream, the aggregator

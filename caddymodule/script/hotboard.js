@@ -214,7 +214,9 @@
         const field = element.dataset.field;
         setText(element, field === "title" && item.title == null ? item.id : item[field]);
       }
-      if (!this.hasAttribute("href")) return;
+      // An id may be anything that somebody has reported, so it must not lead
+      // elsewhere: "//…" would be another site, ".." another place.
+      if (!this.hasAttribute("href") || /(^|\/)\.{0,2}(\/|$)/.test(item.id)) return;
       for (const a of li.querySelectorAll("a:not([href])")) a.href = this.getAttribute("href").replace("{id}", id);
     }
   });

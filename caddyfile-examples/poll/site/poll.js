@@ -36,9 +36,10 @@ form.addEventListener("submit", async (event) => {
 function explain(option, { votes, error }) {
   const vote = votes?.[0];
   if (!vote) return error.message;
-  if (!vote.accepted || vote.verdict === "over_quota") {
-    return `You have voted already. ${vote.retry_after ? `The next vote is in ${duration(vote.retry_after)}.` : ""}`;
-  }
+  const next = vote.retry_after ? `The next vote is in ${duration(vote.retry_after)}.` : "";
+  if (vote.reason === "limited:person") return `You have voted already. ${next}`;
+  if (!vote.accepted || vote.verdict === "over_quota") return `There are too many votes from where you are. ${next}`;
+  if (vote.verdict === "closed") return "The poll has just closed.";
   if (vote.verdict === "counted") return `Thank you. ${names.get(option)} is number ${vote.rank} now.`;
   return "Thank you. Your vote will be counted in a moment.";
 }
