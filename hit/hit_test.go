@@ -172,10 +172,10 @@ func TestMessage(t *testing.T) {
 	}
 	one := len(body) / 3
 	for name, data := range map[string][]byte{
-		"nothing":           nil,
-		"cut off":           body[:len(body)-1],
-		"a piece behind":    append(body[:one:one], 0x82),
-		"too large a body":  make([]byte, hit.MaxBatchBytes+1),
+		"nothing":          nil,
+		"cut off":          body[:len(body)-1],
+		"a piece behind":   append(body[:one:one], 0x82),
+		"too large a body": make([]byte, hit.MaxBatchBytes+1),
 	} {
 		if got, err := decode(data); err == nil || len(got) != 0 {
 			t.Errorf("%s: decoded to %d batches, %v", name, len(got), err)
