@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // waiting answers on the daemon's address while the store is away at the start,
@@ -52,10 +51,7 @@ func (w *waiting) answer(rw http.ResponseWriter, _ *http.Request) {
 	w.mu.Lock()
 	f := faults.Fault{Kind: faults.StoreAway, Message: w.reason.Error(), Since: w.since}
 	w.mu.Unlock()
-	rw.Header().Set("Content-Type", "application/json")
-	rw.Header().Set("Cache-Control", "no-store")
-	rw.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(rw).Encode(map[string]any{"ready": false, "faults": []faults.Fault{f}}) // the client's loss
+	faults.WriteReady(rw, []faults.Fault{f})
 }
 
 // stop frees the address.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/e2e/stack"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // TestEverythingAway takes away what is behind the edge, one part at a time and

@@ -37,6 +37,7 @@ func TestImportDirection(t *testing.T) {
 		never  []string
 	}{
 		{name: "hit imports nothing of ours", of: "/hit", only: []string{}},
+		{name: "what both sides use imports nothing of ours", of: "/internal", only: []string{}},
 		{name: "ruleset imports hit only", of: "/ruleset", only: []string{module + "/hit"}},
 		{
 			name: "rules and wire format know neither side", of: "/ruleset",
@@ -44,17 +45,17 @@ func TestImportDirection(t *testing.T) {
 		},
 		{
 			name: "the edge knows no aggregator, no store and no server", of: "/caddymodule", except: bothSides,
-			only:  []string{module + "/hit", module + "/ruleset"},
+			only:  []string{module + "/hit", module + "/ruleset", module + "/internal"},
 			never: []string{natsServer, redis, sqlite},
 		},
 		{
 			name: "the aggregator knows no edge", of: "/aggregator",
-			only:  []string{module + "/hit", module + "/ruleset"},
+			only:  []string{module + "/hit", module + "/ruleset", module + "/internal"},
 			never: []string{caddyPath},
 		},
 		{
 			name: "what xcaddy links is the edge alone", of: "", except: []string{module + "/"},
-			only:  []string{module + "/hit", module + "/ruleset", module + "/caddymodule"},
+			only:  []string{module + "/hit", module + "/ruleset", module + "/internal", module + "/caddymodule"},
 			never: []string{natsServer, redis, sqlite},
 		},
 	} {

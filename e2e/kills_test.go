@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/e2e/stack"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 var (

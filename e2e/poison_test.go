@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/e2e/stack"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // TestPoisonIsSetAside puts messages into the log that nobody can read, between

@@ -10,8 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/e2e/stack"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // rolledBack takes a store back under light load, and holds the aggregators to

@@ -22,9 +22,9 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/api"
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -103,7 +103,8 @@ func New(o Options) (*App, error) {
 	if err := o.Rules.Provision(); err != nil {
 		return nil, err
 	}
-	a := &App{opts: o, faults: faults.New(o.Logger, o.Registry), metrics: newMetrics(o.Registry)}
+	a := &App{opts: o, faults: faults.New(o.Logger, "hotboard", faults.Aggregator), metrics: newMetrics(o.Registry)}
+	o.Registry.MustRegister(a.faults)
 	a.rules.Store(o.Rules)
 	boards := board.New(o.Store, a.rules.Load, o.Now)
 	a.outcomes = newOutcomes(boards, &o, a.metrics)

@@ -16,11 +16,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/internal/bustest"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hotboard/hotboard/aggregator/api"
-	"github.com/hotboard/hotboard/aggregator/faults"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 const (
@@ -107,20 +106,11 @@ func (a *App) healthy(w http.ResponseWriter, _ *http.Request) {
 func (a *App) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	found := a.Faults(ctx)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	if len(found) > 0 {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	_ = json.NewEncoder(w).Encode(struct { // the client's loss
-		Ready  bool           `json:"ready"`
-		Faults []faults.Fault `json:"faults"`
-	}{len(found) == 0, found})
+	faults.WriteReady(w, a.Faults(ctx))
 }
 
 // Faults returns what is wrong now: what is known, and whether the store and the
-// broker answer at this moment. It is never nil.
+// broker answer at this moment.
 func (a *App) Faults(ctx context.Context) []faults.Fault {
 	found := a.faults.Active()
 	known := func(k faults.Kind) bool {
@@ -134,9 +124,6 @@ func (a *App) Faults(ctx context.Context) []faults.Fault {
 		if err := a.opts.Store.Ping(ctx); err != nil {
 			found = append(found, faults.Fault{Kind: faults.StoreAway, Message: err.Error(), Since: now})
 		}
-	}
-	if found == nil {
-		found = []faults.Fault{}
 	}
 	return found
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -20,7 +20,7 @@ func newIngest(t *testing.T, f *fixture) *Ingest {
 	r := rules(t)
 	in, err := New(Options{
 		Conn: f.server.Connect(), Store: f.store, Rules: func() *ruleset.Ruleset { return r },
-		Owner: "a", Faults: faults.New(log, prometheus.NewRegistry()), Logger: log, Registerer: prometheus.NewRegistry(),
+		Owner: "a", Faults: faults.New(log, "hotboard", faults.Aggregator), Logger: log, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)

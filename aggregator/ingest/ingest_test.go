@@ -18,11 +18,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/aggregator/internal/bustest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -66,7 +66,7 @@ func (f *fixture) ensure() {
 func (f *fixture) start(s store.Store, owner string) (fl *faults.Registry, stop func()) {
 	f.t.Helper()
 	log := slog.New(slog.NewTextHandler(f.t.Output(), nil))
-	fl = faults.New(slog.New(slog.NewTextHandler(io.Discard, nil)), prometheus.NewRegistry())
+	fl = faults.New(slog.New(slog.NewTextHandler(io.Discard, nil)), "hotboard", faults.Aggregator)
 	r := rules(f.t)
 	in, err := New(Options{
 		Conn: f.server.Connect(), Store: s, Rules: func() *ruleset.Ruleset { return r },

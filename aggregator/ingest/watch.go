@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // watchEvery is how often the log as a whole is looked at.
@@ -61,9 +61,9 @@ func (in *Ingest) look(ctx context.Context, created *time.Time) error {
 	in.metrics.logBytes.Set(float64(info.State.Bytes))
 	in.metrics.logMax.Set(float64(info.Config.MaxBytes))
 	if full := in.makeRoom(ctx, stream); full != "" {
-		in.Faults.Set(faults.LogFull, "", full)
+		in.Faults.Set(faults.LogFull, faults.Whole, full)
 	} else {
-		in.Faults.Clear(faults.LogFull, "")
+		in.Faults.Clear(faults.LogFull, faults.Whole)
 	}
 	return nil
 }
@@ -72,15 +72,15 @@ func (in *Ingest) look(ctx context.Context, created *time.Time) error {
 func (in *Ingest) judge(ctx context.Context, err error) {
 	switch {
 	case err == nil:
-		in.Faults.Clear(faults.LogShards, "")
-		in.Faults.Clear(faults.LogAway, "")
+		in.Faults.Clear(faults.LogShards, faults.Whole)
+		in.Faults.Clear(faults.LogAway, faults.Whole)
 		in.usable.Store(true)
 	case !away(ctx, err):
 	case errors.Is(err, ErrShards):
-		in.Faults.Set(faults.LogShards, "", err.Error())
+		in.Faults.Set(faults.LogShards, faults.Whole, err.Error())
 		in.close()
 	default:
-		in.Faults.Set(faults.LogAway, "", err.Error())
+		in.Faults.Set(faults.LogAway, faults.Whole, err.Error())
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			in.close()
 		}

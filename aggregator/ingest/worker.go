@@ -7,12 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // How a worker behaves in time.
@@ -42,7 +43,6 @@ var (
 type worker struct {
 	in    *Ingest
 	shard int
-	where string // the shard, for faults
 	label string // the shard, for metrics
 	log   *slog.Logger
 
@@ -58,7 +58,6 @@ type worker struct {
 func newWorker(in *Ingest, shard int) *worker {
 	w := &worker{
 		in: in, shard: shard,
-		where: fmt.Sprintf("shard %d", shard),
 		label: strconv.Itoa(shard),
 		log:   in.Logger.With("shard", shard),
 		gaps:  gaps{},
@@ -98,10 +97,16 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
+// cause is an error's text without the shard, so that the same error in all shards
+// is one fault.
+func (w *worker) cause(err error) string {
+	return strings.ReplaceAll(err.Error(), "shard "+w.label, "a shard")
+}
+
 // storeError notes that the store did not do what it was asked.
 func (w *worker) storeError(ctx context.Context, err error) error {
 	if away(ctx, err) && !errors.Is(err, store.ErrConflict) {
-		w.in.Faults.Set(faults.StoreAway, w.where, err.Error())
+		w.in.Faults.Set(faults.StoreAway, w.shard, w.cause(err))
 	}
 	return err
 }
@@ -110,7 +115,7 @@ func (w *worker) storeError(ctx context.Context, err error) error {
 func (w *worker) logError(ctx context.Context, err error) error {
 	err = w.in.brokerError(err)
 	if away(ctx, err) && !errors.Is(err, errDisconnected) {
-		w.in.Faults.Set(faults.LogAway, w.where, err.Error())
+		w.in.Faults.Set(faults.LogAway, w.shard, w.cause(err))
 	}
 	return err
 }
@@ -125,7 +130,7 @@ func (w *worker) lease(ctx context.Context) error {
 	defer cancel()
 	ok, err := w.in.Store.Lease(opCtx, w.shard, w.in.Owner, leaseTTL)
 	if err != nil {
-		return w.storeError(ctx, fmt.Errorf("leasing shard %d: %w", w.shard, err))
+		return w.storeError(ctx, fmt.Errorf("taking the lease: %w", err))
 	}
 	if !ok {
 		w.leased = time.Time{}
@@ -147,7 +152,7 @@ func (w *worker) standBy(ctx context.Context) {
 		}
 	}
 	for _, k := range []faults.Kind{faults.StoreAway, faults.LogAway, faults.Gap} {
-		w.in.Faults.Clear(k, w.where)
+		w.in.Faults.Clear(k, w.shard)
 	}
 	w.known = store.Position{}
 	w.applied.Store(0)
@@ -224,7 +229,7 @@ func (w *worker) load(ctx context.Context) (store.State, error) {
 	defer cancel()
 	state, err := w.in.Store.Load(opCtx, w.shard)
 	if err != nil {
-		return state, w.storeError(ctx, fmt.Errorf("loading shard %d: %w", w.shard, err))
+		return state, w.storeError(ctx, fmt.Errorf("loading the state: %w", err))
 	}
 	w.compare(state.Position)
 	w.at(state.Position)
@@ -236,11 +241,11 @@ func (w *worker) load(ctx context.Context) (store.State, error) {
 		return state, w.logError(ctx, err)
 	}
 	if replaced != "" {
-		w.in.Faults.Event(faults.LogReplaced, w.where, replaced+"; reading the log from its beginning")
+		w.in.Faults.Event(faults.LogReplaced, w.shard, replaced+"; reading the log from its beginning")
 		w.in.metrics.rewinds.Inc()
 		c := fold.Rewind(state.Position)
 		if err := w.in.Store.Commit(opCtx, w.shard, c); err != nil {
-			return state, w.storeError(ctx, fmt.Errorf("rewinding shard %d: %w", w.shard, err))
+			return state, w.storeError(ctx, fmt.Errorf("rewinding: %w", err))
 		}
 		fold.Advance(&state, c)
 		w.at(state.Position)
@@ -251,7 +256,7 @@ func (w *worker) load(ctx context.Context) (store.State, error) {
 // compare notices a store that went back.
 func (w *worker) compare(now store.Position) {
 	if now.Seq < w.known.Seq {
-		w.in.Faults.Event(faults.StoreBehind, w.where, fmt.Sprintf(
+		w.in.Faults.Event(faults.StoreBehind, w.shard, fmt.Sprintf(
 			"the store is at message %d, it was at %d: it was emptied or restored from an older copy; counting on from there",
 			now.Seq, w.known.Seq))
 	}
@@ -271,7 +276,7 @@ func (w *worker) idle(ctx context.Context, pos store.Position) error {
 	defer cancel()
 	now, err := w.in.Store.Position(opCtx, w.shard)
 	if err != nil {
-		return w.storeError(ctx, fmt.Errorf("looking where shard %d stands: %w", w.shard, err))
+		return w.storeError(ctx, fmt.Errorf("reading the position: %w", err))
 	}
 	if now != pos {
 		return errMoved
@@ -284,8 +289,8 @@ func (w *worker) idle(ctx context.Context, pos store.Position) error {
 // fine notes that the shard was folded as far as the log goes, or a commit went through.
 func (w *worker) fine() {
 	w.backoff = 0
-	w.in.Faults.Clear(faults.StoreAway, w.where)
-	w.in.Faults.Clear(faults.LogAway, w.where)
+	w.in.Faults.Clear(faults.StoreAway, w.shard)
+	w.in.Faults.Clear(faults.LogAway, w.shard)
 }
 
 // apply folds messages and commits the outcome. It goes through with it also
@@ -312,7 +317,7 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 		}
 	}
 	if err := w.in.Store.Commit(opCtx, w.shard, res.Commit); err != nil {
-		return w.storeError(ctx, fmt.Errorf("committing shard %d: %w", w.shard, err))
+		return w.storeError(ctx, fmt.Errorf("committing: %w", err))
 	}
 	fold.Advance(state, res.Commit)
 	w.at(state.Position)
@@ -328,11 +333,11 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 // tell says what a commit has brought to light.
 func (w *worker) tell(res *fold.Result, poisoned []*fold.Message, state *store.State) {
 	for _, m := range poisoned {
-		w.in.Faults.Event(faults.Poisoned, w.where, fmt.Sprintf(
+		w.in.Faults.Event(faults.Poisoned, w.shard, fmt.Sprintf(
 			"message %d on %s cannot be read and was set aside: %v", m.Seq, m.Subject, m.Err))
 	}
 	for _, g := range res.Lost {
-		w.in.Faults.Event(faults.BatchesLost, w.where, fmt.Sprintf(
+		w.in.Faults.Event(faults.BatchesLost, w.shard, fmt.Sprintf(
 			"batches %d to %d of edge %s are neither in the log nor at the edge any more", g.From, g.To, g.Edge))
 	}
 	if res.Rewind {
@@ -350,8 +355,8 @@ func (w *worker) showGaps() {
 	}
 	w.in.metrics.gaps.WithLabelValues(w.label).Set(float64(len(w.gaps)))
 	if message := w.gaps.outstanding(now); message != "" {
-		w.in.Faults.Set(faults.Gap, w.where, message)
+		w.in.Faults.Set(faults.Gap, w.shard, message)
 	} else {
-		w.in.Faults.Clear(faults.Gap, w.where)
+		w.in.Faults.Clear(faults.Gap, w.shard)
 	}
 }

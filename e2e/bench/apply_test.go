@@ -23,12 +23,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/redisstore"
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -126,7 +126,7 @@ func applied(t testing.TB, nc *nats.Conn, s store.Store, seqs []uint64) time.Dur
 	t.Helper()
 	in, err := ingest.New(ingest.Options{
 		Conn: nc, Store: s, Rules: func() *ruleset.Ruleset { return theRules }, Owner: "bench",
-		Faults:     faults.New(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
+		Faults:     faults.New(slog.New(slog.DiscardHandler), "hotboard", faults.Aggregator),
 		Logger:     slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
 	})

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/faults"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // Aggregator is an aggregator with its HTTP listener.

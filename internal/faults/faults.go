@@ -1,0 +1,273 @@
+// Package faults keeps what is wrong with one process, so that nothing is
+// silently wrong: each fault is a log line, a metric and a reason why the process
+// is not ready.
+//
+// There are two sorts. A condition holds until it is cleared: the store is away.
+// An event happened at one instant and cannot be undone: a message could not be
+// read. It is shown for [EventShown] after it last happened, which is long enough
+// for any probe to see it, and its counter keeps it for ever.
+//
+// One cause often shows in many places and many times: a store that is away in
+// all shards, a full disk at each write. It is one fault with its shards, and one
+// log line followed by a count every [LogEvery].
+package faults
+
+import (
+	"cmp"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// EventShown is how long an event is shown after it last happened.
+const EventShown = time.Minute
+
+// LogEvery is the least time between two log lines about faults of one kind.
+const LogEvery = 10 * time.Second
+
+// Whole stands for a fault that is not of one shard.
+const Whole = -1
+
+// Fault is one thing that is wrong.
+type Fault struct {
+	Kind Kind `json:"kind"`
+	// Shards are those that have the fault, ascending; none when it is not of shards.
+	Shards  []int  `json:"shards,omitempty"`
+	Message string `json:"message"`
+	// Since is when the condition began, or when the event last happened.
+	Since time.Time `json:"since"`
+}
+
+type place struct {
+	kind  Kind
+	shard int
+}
+
+// entry is what is wrong in one place.
+type entry struct {
+	message string
+	since   time.Time
+}
+
+// report is what the log does not have yet of one kind.
+type report struct {
+	times   int
+	shards  []int
+	message string
+	open    bool // the log has the beginning of a condition, and not its end
+	began   time.Time
+	quiet   *time.Timer // runs for LogEvery after each line
+}
+
+// Registry holds the faults of one process. Its methods are safe for concurrent
+// use. It is bounded by the kinds and the shards. It is a [prometheus.Collector].
+type Registry struct {
+	log           *slog.Logger
+	kinds         []Kind
+	active, total *prometheus.Desc
+
+	mu         sync.Mutex
+	conditions map[place]entry
+	events     map[place]entry
+	counts     map[Kind]int
+	reports    map[Kind]*report
+}
+
+var _ prometheus.Collector = (*Registry)(nil)
+
+// New returns a registry without faults. Its metrics are <prefix>_fault and
+// <prefix>_faults_total, with a series for each of kinds from the start, so that an
+// alert can see the first one.
+func New(log *slog.Logger, prefix string, kinds []Kind) *Registry {
+	r := &Registry{
+		log: log, kinds: kinds,
+		active: prometheus.NewDesc(prefix+"_fault",
+			"In how many places a fault is shown now; the process is ready only when all are 0.", []string{"kind"}, nil),
+		total: prometheus.NewDesc(prefix+"_faults_total",
+			"How often each kind of fault began or happened.", []string{"kind"}, nil),
+		conditions: map[place]entry{}, events: map[place]entry{},
+		counts: map[Kind]int{}, reports: map[Kind]*report{},
+	}
+	for _, k := range kinds {
+		r.reports[k] = &report{}
+	}
+	return r
+}
+
+// Set notes that a condition holds in a shard, or [Whole]. Only its beginning is
+// counted. Places with the same message are shown as one fault, so the message
+// does not name the shard.
+func (r *Registry) Set(kind Kind, shard int, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := place{kind, shard}
+	e, held := r.conditions[p]
+	if !held {
+		e.since = time.Now().UTC()
+	}
+	e.message = message
+	r.conditions[p] = e
+	if held {
+		return
+	}
+	if rep := r.reports[kind]; !rep.open {
+		rep.open, rep.began = true, e.since
+	}
+	r.happened(p, message)
+}
+
+// Clear notes that a condition does not hold.
+func (r *Registry) Clear(kind Kind, shard int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := place{kind, shard}
+	if _, held := r.conditions[p]; held {
+		delete(r.conditions, p)
+		r.write(kind)
+	}
+}
+
+// Event notes that something happened in a shard, or [Whole].
+func (r *Registry) Event(kind Kind, shard int, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := place{kind, shard}
+	r.events[p] = entry{message, time.Now().UTC()}
+	r.happened(p, message)
+}
+
+// happened counts what began or happened, and logs it. The caller holds mu.
+func (r *Registry) happened(p place, message string) {
+	r.counts[p.kind]++
+	rep := r.reports[p.kind]
+	rep.times++
+	rep.message = message
+	if p.shard != Whole && !slices.Contains(rep.shards, p.shard) {
+		rep.shards = append(rep.shards, p.shard)
+	}
+	r.write(p.kind)
+}
+
+// write logs what the log does not have of a kind. Soon after another line it
+// waits until LogEvery is over. The caller holds mu.
+func (r *Registry) write(kind Kind) {
+	rep := r.reports[kind]
+	if rep.quiet != nil {
+		return
+	}
+	wrote := false
+	if rep.times > 0 {
+		fields := []any{"kind", kind, "message", rep.message, "times", rep.times}
+		if len(rep.shards) > 0 {
+			slices.Sort(rep.shards)
+			fields = append(fields, "shards", rep.shards)
+		}
+		r.log.Error("fault", fields...)
+		rep.times, rep.shards, wrote = 0, nil, true
+	}
+	if rep.open && !r.holds(kind) {
+		r.log.Info("fault is over", "kind", kind, "lasted", time.Since(rep.began).Round(time.Millisecond))
+		rep.open, wrote = false, true
+	}
+	if wrote {
+		rep.quiet = time.AfterFunc(LogEvery, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			rep.quiet = nil
+			r.write(kind)
+		})
+	}
+}
+
+func (r *Registry) holds(kind Kind) bool {
+	for p := range r.conditions {
+		if p.kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// Active returns the faults that are shown now, by kind, beginning and message.
+func (r *Registry) Active() []Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire()
+	var all []Fault
+	for _, entries := range []map[place]entry{r.conditions, r.events} {
+		for p, e := range entries {
+			i := slices.IndexFunc(all, func(f Fault) bool { return f.Kind == p.kind && f.Message == e.message })
+			if i < 0 {
+				i = len(all)
+				all = append(all, Fault{Kind: p.kind, Message: e.message, Since: e.since})
+			}
+			if p.shard != Whole {
+				all[i].Shards = append(all[i].Shards, p.shard)
+			}
+			if e.since.Before(all[i].Since) {
+				all[i].Since = e.since
+			}
+		}
+	}
+	for i := range all {
+		slices.Sort(all[i].Shards)
+	}
+	slices.SortFunc(all, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.Since.Compare(b.Since), cmp.Compare(a.Message, b.Message))
+	})
+	return all
+}
+
+func (r *Registry) expire() {
+	for p, e := range r.events {
+		if time.Since(e.since) >= EventShown {
+			delete(r.events, p)
+		}
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (r *Registry) Describe(ch chan<- *prometheus.Desc) {
+	ch <- r.active
+	ch <- r.total
+}
+
+// Collect implements [prometheus.Collector].
+func (r *Registry) Collect(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire()
+	places := map[Kind]int{}
+	for p := range r.conditions {
+		places[p.kind]++
+	}
+	for p := range r.events {
+		places[p.kind]++
+	}
+	for _, k := range r.kinds {
+		ch <- prometheus.MustNewConstMetric(r.active, prometheus.GaugeValue, float64(places[k]), string(k))
+		ch <- prometheus.MustNewConstMetric(r.total, prometheus.CounterValue, float64(r.counts[k]), string(k))
+	}
+}
+
+// WriteReady answers a request for readiness: 200 when nothing is wrong, else
+// 503, with the faults as JSON.
+func WriteReady(w http.ResponseWriter, found []Fault) {
+	if found == nil {
+		found = []Fault{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if len(found) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(struct { // the client's loss
+		Ready  bool    `json:"ready"`
+		Faults []Fault `json:"faults"`
+	}{len(found) == 0, found})
+}
