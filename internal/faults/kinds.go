@@ -26,8 +26,30 @@ const (
 	StoreBehind Kind = "store_behind"     // the store went back to an older state
 )
 
-// Aggregator is every kind that an aggregator can have.
+// Conditions of the embedded backend.
+const (
+	BackendAway  Kind = "backend_away"  // the embedded log or store cannot be opened
+	StoreDamaged Kind = "store_damaged" // the file of counts was moved aside, and counted again from the log
+	LogDamaged   Kind = "log_damaged"   // the files of the log were moved aside
+)
+
+// Aggregator is every kind that an aggregator can have, the embedded one included.
 var Aggregator = []Kind{
 	StoreAway, StoreEvicts, LogAway, LogShards, LogFull, LogRefuses, Gap, NewerEdge, Behind, Incomplete,
 	Poisoned, BatchesLost, LogReplaced, StoreBehind,
+	BackendAway, StoreDamaged, LogDamaged,
+}
+
+// Conditions of an edge, beside LogAway, LogShards, LogRefuses and Behind.
+const (
+	SpoolFailing   Kind = "spool_failing"    // the spool cannot be opened or written
+	SpoolDamaged   Kind = "spool_damaged"    // a spool was moved aside, and what could be read of it is sent
+	Doubtful       Kind = "doubtful_batches" // batches are in a file, because nobody knows whether they were counted
+	SecretsFailing Kind = "secrets_failing"  // the secrets of visitors cannot be read or written down
+	BotsFile       Kind = "bots_file"        // the file of bots cannot be used as it is
+)
+
+// Edge is every kind that an edge can have.
+var Edge = []Kind{
+	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile,
 }
