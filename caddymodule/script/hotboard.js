@@ -1,19 +1,19 @@
-// Hotboard on a page. The edge counts a page when it is asked for; this reports the
-// views that it cannot see, and fills in <hot-list> and <hot-count>. docs/script.md
-// says how to use it.
+// Hotboard on a page. The edge counts a page when a browser requests it. This script
+// reports the views that the edge cannot see, and fills in <hot-list> and
+// <hot-count>. docs/script.md describes its use.
 (() => {
   "use strict";
-  const config = { honorOptOut: false }; // the edge writes its own here
+  const config = { honorOptOut: false }; // the edge replaces this object
 
   const script = document.currentScript || document.querySelector('script[src*="hotboard.js"]');
-  if (!script || customElements.get("hot-list")) return; // it is on the page twice
+  if (!script || customElements.get("hot-list")) return; // the page includes it twice
 
   const url = (path) => new URL(path, script.src).href;
   const happens = (target, type) => new Promise((resolve) => target.addEventListener(type, resolve, { once: true }));
   const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
   const ready = document.readyState === "loading" ? happens(document, "DOMContentLoaded") : Promise.resolve();
 
-  // seen resolves when somebody can see the page.
+  // seen resolves when the page is visible.
   const seen = async () => {
     if (document.prerendering) await happens(document, "prerenderingchange");
     while (document.hidden) await happens(document, "visibilitychange");
@@ -23,7 +23,7 @@
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
-    keepalive: true, // goes on when the page is left
+    keepalive: true, // survives leaving the page
   });
 
   // Views
@@ -31,12 +31,12 @@
   const start = location.pathname;
   let latest = 0;
 
-  // view reports that a page is shown, once it can be seen. When another one has
-  // taken its place by then, nobody has seen it.
+  // view reports a page once it is visible. If another page has replaced it by
+  // then, nobody has seen it.
   const view = async (navigation, page = location.pathname + location.search) => {
     const mine = ++latest;
     const body = { page, navigation };
-    if (location.pathname === start) { // what the attributes say is of the page that was loaded
+    if (location.pathname === start) { // the attributes describe the loaded page only
       const { item, list, published } = script.dataset;
       Object.assign(body, { articleId: item, list, publishedAt: published });
     }
@@ -46,19 +46,19 @@
       for (let tries = 0; tries < 3; tries++) {
         const answer = await post("api/views", body);
         if (answer.status !== 503) return;
-        await sleep(Math.min(Number(answer.headers.get("Retry-After")) || 10, 60)); // it was not stored
+        await sleep(Math.min(Number(answer.headers.get("Retry-After")) || 10, 60)); // the edge has not stored it
       }
     } catch (e) {
-      // It may have been stored or not: sending it again might count it twice.
+      // The edge may have stored it: a retry could count it twice.
     }
   };
 
   const watch = () => {
-    const loaded = location.pathname + location.search; // before a router tidies it up
-    ready.then(() => { // by then the whole page has arrived, and it is known from where
+    const loaded = location.pathname + location.search; // before a router rewrites it
+    ready.then(() => { // the timing entry is complete once the page has arrived
       const nav = performance.getEntriesByType("navigation")[0] || {};
       if (document.prerendering || nav.activationStart > 0) view("prerender", loaded);
-      // A revalidated page has a transferSize: the edge has answered 304 for it.
+      // A revalidated page has a transferSize: the edge answered 304 for it.
       else if ("always" in script.dataset || nav.deliveryType === "navigational-prefetch" || nav.transferSize === 0) view("load", loaded);
     });
     addEventListener("pageshow", (event) => {
@@ -66,7 +66,7 @@
     });
 
     // A single-page application shows another page when the path changes, unless
-    // it only corrects the address of the one that it shows.
+    // it only corrects the address of the current page.
     const path = () => location.pathname.replace(/\/$/, "");
     let shown = path();
     const moved = (how) => {
@@ -90,15 +90,15 @@
   };
 
   const optedOut = config.honorOptOut && (navigator.globalPrivacyControl || navigator.doNotTrack === "1");
-  if (!optedOut && window === window.top) watch(); // a page in a frame is no view for the edge either
+  if (!optedOut && window === window.top) watch(); // the edge does not count pages in frames either
 
   // Elements
 
-  let locale; // of the page; undefined is the browser's
+  let locale; // the page's; undefined means the browser's
   try {
     locale = Intl.getCanonicalLocales(document.documentElement.lang)[0];
   } catch (e) {
-    // It names none.
+    // The page has no valid language.
   }
 
   const setText = (element, value) => {
@@ -106,14 +106,14 @@
     if (element.textContent !== text) element.textContent = text;
   };
 
-  // Live is an element that shows counts, and looks again every `refresh` seconds
-  // while the page can be seen. Its attribute `state` says how that went.
+  // Live is an element that shows counts, and updates every `refresh` seconds while
+  // the page is visible. Its attribute `state` holds the outcome.
   class Live extends HTMLElement {
     connectedCallback() { this.soon(); }
     disconnectedCallback() { this.soon(); }
     attributeChangedCallback() { this.soon(); }
 
-    soon() { // once for all that happens to it in one go
+    soon() { // once for all changes in one turn
       const turn = this.turn = {};
       clearTimeout(this.timer);
       ready.then(() => turn === this.turn && this.isConnected && this.look(turn));
@@ -121,10 +121,10 @@
 
     async look(turn) {
       if (!this.hasAttribute("state")) this.setAttribute("state", "loading");
-      let state = "error"; // what is shown stays
+      let state = "error"; // the content stays
       try {
         const answer = await this.load();
-        if (turn !== this.turn) return; // it is to show something else by now
+        if (turn !== this.turn) return; // an attribute has changed since
         state = this.show(answer);
       } catch (e) {
         if (turn !== this.turn) return;
@@ -153,21 +153,21 @@
       for (const name of ["list", "period", "limit"]) {
         if (this.hasAttribute(name)) query.set(name, this.getAttribute(name));
       }
-      // no-cache asks each time, and gets a short 304 when nothing has changed.
+      // no-cache revalidates each time, and gets a short 304 if nothing has changed.
       const answer = fetch(this.getAttribute("src") || url("hot?" + query), { cache: "no-cache" });
       answer.then((a) => this.toggleAttribute("stale", a.headers.has("Hotboard-Stale")), () => {});
       return json(answer);
     }
 
     show(board) {
-      // A listener may leave entries out, or complete them.
+      // A listener may remove entries, or complete them.
       this.dispatchEvent(new CustomEvent("hotboard", { bubbles: true, detail: board }));
       let list = this.querySelector("ol");
       if (!list) this.append(list = document.createElement("ol"));
       const template = this.querySelector("template");
       const entries = new Map([...list.children].map((li) => [li.dataset.item, li]));
-      // What the page lists itself is all that there may be, unless it says how
-      // others look: anybody can report a view of anything.
+      // If the page lists entries itself, show no others, unless it has a template
+      // for them: anybody can report a view of any id.
       if (this.own === undefined) this.own = new Set(entries.keys());
       const closed = this.own.size > 0 && !template;
 
@@ -189,7 +189,7 @@
         if (this.own.has(id)) li.hidden = true;
         else li.remove();
       }
-      if (had && list.contains(focused)) focused.focus({ preventScroll: true }); // moving it has lost it
+      if (had && list.contains(focused)) focused.focus({ preventScroll: true }); // moving the entry lost the focus
       return shown ? "ready" : "empty";
     }
 
@@ -214,18 +214,18 @@
         const field = element.dataset.field;
         setText(element, field === "title" && item.title == null ? item.id : item[field]);
       }
-      // An id may be anything that somebody has reported, so it must not lead
-      // elsewhere: "//…" would be another site, ".." another place.
+      // Anybody can report any id, so an id must not lead elsewhere: "//…" would be
+      // another site, ".." another path.
       if (!this.hasAttribute("href") || /(^|\/)\.{0,2}(\/|$)/.test(item.id)) return;
       for (const a of li.querySelectorAll("a:not([href])")) a.href = this.getAttribute("href").replace("{id}", id);
     }
   });
 
-  // count asks for items, all that the page wants to know at once.
+  // count requests all items that the page needs in one call.
   const batches = new Map(); // by list
   const count = (list, id) => {
     let batch = batches.get(list);
-    if (!batch || batch.ids.size >= 200) { // which is as many as there may be
+    if (!batch || batch.ids.size >= 200) { // the API's maximum
       batch = { ids: new Set() };
       batch.items = sleep(0).then(async () => {
         batches.delete(list);

@@ -1,11 +1,11 @@
-// Sends the vote, and says what came of it. /hotboard.js keeps the board.
+// Sends the vote and shows the result. /hotboard.js updates the board.
 
 const form = document.getElementById("poll");
 const said = document.getElementById("said");
 const board = document.querySelector("hot-list");
 const names = new Map([...form.elements].map((b) => [b.value, b.textContent]));
 
-// The board has ids: give them names, and bars as long as their share.
+// The board has only ids: add names, and bars that show each share.
 board.addEventListener("hotboard", ({ detail: { items } }) => {
   const all = items.reduce((sum, item) => sum + item.views, 0);
   for (const item of items) item.title = names.get(item.id);
@@ -21,7 +21,7 @@ form.addEventListener("submit", async (event) => {
   const option = event.submitter.value;
   said.textContent = "…";
   try {
-    // The query says where this voter came from (?via=newsletter).
+    // The query carries the voter's channel (?via=newsletter).
     const answer = await fetch("/api/votes" + location.search, {
       method: "POST",
       headers: { "Content-Type": "application/json" },

@@ -1,16 +1,16 @@
-// What <hot-list> leaves to the page: the tabs, how far an entry has moved since
-// the last look, and how hot it is beside the first.
+// Adds to <hot-list>: the tabs, how far an entry has moved since the last update,
+// and its score relative to the first.
 
-const SHOW_MOVE = 6000; // ms for which an arrow stays
+const SHOW_MOVE = 6000; // how long an arrow stays, in ms
 
 const list = document.querySelector("hot-list");
 const entries = new Map([...list.querySelectorAll("li")].map((li) => [li.dataset.item, li]));
 const numbers = new Intl.NumberFormat("en");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
-let ranks = null; // id → rank at the last look, of the same period
+let ranks = null; // id → rank at the last update, of the same period
 
-list.addEventListener("hotboard", ({ detail: { items } }) => { // before the entries are put in order
+list.addEventListener("hotboard", ({ detail: { items } }) => { // before <hot-list> sorts the entries
   const best = items.reduce((most, item) => Math.max(most, item.score), 0);
   for (const item of items) {
     item.count = `${numbers.format(item.views)} ${item.views === 1 ? "view" : "views"}`;
@@ -33,7 +33,7 @@ function mark(li, by) {
   li.fade = setTimeout(() => { arrow.textContent = ""; delete arrow.dataset.way; }, SHOW_MOVE);
 }
 
-// glide lets every entry come from where it was.
+// glide animates every entry from its old place.
 function glide(before) {
   for (const [li, top] of before) {
     if (li.hidden) continue;
@@ -51,6 +51,6 @@ tabs.addEventListener("click", ({ target }) => {
   const button = target.closest("button");
   if (!button) return;
   for (const other of tabs.children) other.setAttribute("aria-pressed", String(other === button));
-  ranks = null; // places on two boards say nothing about movement
+  ranks = null; // ranks on two different boards show no movement
   list.setAttribute("period", button.dataset.period);
 });
