@@ -3,12 +3,14 @@ package ruleset_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
+	"time"
 
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// A page view is decided in three steps: which items the path names, whether the
-// request asks for a page, and whether the response is one.
+// An edge decides about a page view in three steps: the path names the item, the
+// request asks for a page, and the response is a page.
 func Example() {
 	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
 lists:
@@ -32,11 +34,147 @@ lists:
 	// Output: articles 2026/rust-in-caddy ""
 }
 
-// A file with mistakes is refused whole, and each mistake is named.
+// ParseYAML refuses a file with mistakes, and reports each of them with its line
+// and column.
 func ExampleParseYAML_problems() {
 	_, err := ruleset.ParseYAML("rules.yaml", []byte("lists:\n  - name: articles\n    dedup: 48h\n    zone: Mars\n"))
 	fmt.Println(err)
 	// Output:
 	// rules.yaml:3:12: lists[0].dedup: 2d is not between 1ms and 24h
 	// rules.yaml:4:11: lists[0].zone: "Mars" is not an IANA time zone such as UTC or Europe/Berlin
+}
+
+// A request can be a view in several lists. A part of a segment and the rest of
+// a path can name the item, too.
+func ExampleRuleset_Match() {
+	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
+lists:
+  - name: news
+    pages: ["/news/{id}.html"]
+  - name: docs
+    pages: ["/docs/{path...}"]
+  - name: everything
+    pages: ["/{path...}"]
+`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, path := range []string{"/news/42.html", "/docs/install/linux", "/about"} {
+		for _, target := range rules.Match(nil, path) {
+			fmt.Printf("%s: %s of %s\n", path, target.Item, target.List.Name)
+		}
+	}
+	// Output:
+	// /news/42.html: 42 of news
+	// /news/42.html: news/42.html of everything
+	// /docs/install/linux: install/linux of docs
+	// /docs/install/linux: docs/install/linux of everything
+	// /about: about of everything
+}
+
+// CheckRequest names the reason why a request cannot be a view.
+func ExampleCheckRequest() {
+	page := http.Header{"Sec-Fetch-Dest": {"document"}}
+	prefetch := http.Header{"Sec-Fetch-Dest": {"document"}, "Sec-Purpose": {"prefetch"}}
+	image := http.Header{"Sec-Fetch-Dest": {"image"}}
+	fmt.Printf("page:     %q\n", ruleset.CheckRequest(http.MethodGet, page))
+	fmt.Printf("HEAD:     %q\n", ruleset.CheckRequest(http.MethodHead, page))
+	fmt.Printf("prefetch: %q\n", ruleset.CheckRequest(http.MethodGet, prefetch))
+	fmt.Printf("image:    %q\n", ruleset.CheckRequest(http.MethodGet, image))
+	// Output:
+	// page:     ""
+	// HEAD:     "method"
+	// prefetch: "speculative"
+	// image:    "not_document"
+}
+
+// A poll accepts votes for its options while it is open.
+func ExampleList_CheckVote() {
+	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
+lists:
+  - name: dinner
+    votes:
+      options: [ramen, tacos]
+      closes: 2026-11-27T09:00:00+01:00
+`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	dinner := rules.List("dinner")
+	closes := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
+	fmt.Printf("%q\n", dinner.CheckVote("ramen", closes.Add(-time.Second)))
+	fmt.Printf("%q\n", dinner.CheckVote("pizza", closes.Add(-time.Second)))
+	fmt.Printf("%q\n", dinner.CheckVote("ramen", closes))
+	// Output:
+	// ""
+	// "unknown_item"
+	// "closed"
+}
+
+// A bonus adds room for the hits of one channel to every window of a limit.
+func ExampleLimit_Max() {
+	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
+lists:
+  - name: dinner
+    votes: {options: [ramen, tacos]}
+limits:
+  - name: person
+    by: [user]
+    windows: [{max: 1, per: day}]
+    bonus: {newsletter: 2}
+`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	person := rules.Limit("person")
+	day := &person.Windows[0]
+	fmt.Println("newsletter:", person.Max(day, "newsletter"))
+	fmt.Println("others:", person.Max(day, ""))
+	fmt.Println("reason:", person.Reason())
+	// Output:
+	// newsletter: 3
+	// others: 1
+	// reason: limited:person
+}
+
+// Calendar windows and boards use the list's zone. On the last Sunday of October,
+// the day has 25 hours in Berlin.
+func ExamplePeriod_Start() {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	noon := time.Date(2026, 10, 25, 12, 0, 0, 0, berlin)
+	start := ruleset.Day.Start(noon, berlin)
+	end := ruleset.Day.Add(start, 1, berlin)
+	fmt.Println(start.Format(time.RFC3339), end.Sub(start))
+	// Output: 2026-10-24T22:00:00Z 25h0m0s
+}
+
+// Durations have units, including days and weeks. A bare number is an error.
+func ExampleParseDuration() {
+	d, err := ruleset.ParseDuration("1w2d")
+	fmt.Println(d, err)
+	_, err = ruleset.ParseDuration("10")
+	fmt.Println(err != nil)
+	// Output:
+	// 9d <nil>
+	// true
+}
+
+// Two addresses of one IPv6 /64 are one visitor. With the secret of another day,
+// the same client is another visitor.
+func ExampleVisitor() {
+	monday, tuesday := []byte("0123456789abcdef"), []byte("fedcba9876543210")
+	const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+	laptop, phone := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
+	fmt.Println(ruleset.Visitor(monday, laptop, browser) == ruleset.Visitor(monday, phone, browser))
+	fmt.Println(ruleset.Visitor(monday, laptop, browser) == ruleset.Visitor(tuesday, laptop, browser))
+	// Output:
+	// true
+	// false
 }

@@ -1,0 +1,73 @@
+package board_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/aggregator/store/memstore"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// With gravity, a new item with fewer points can be hotter than an old one with
+// more.
+func ExampleGravity() {
+	score := &ruleset.Score{Model: ruleset.Gravity, Base: 2, Gamma: 1.5}
+	for _, item := range []struct{ points, hours float64 }{{120, 12}, {80, 4}, {300, 72}} {
+		fmt.Printf("%3.0f points, %2.0f h old: %.3f\n", item.points, item.hours, board.Gravity(score, item.points, item.hours))
+	}
+	// Output:
+	// 120 points, 12 h old: 2.291
+	//  80 points,  4 h old: 5.443
+	// 300 points, 72 h old: 0.471
+}
+
+// With halflife, a hit adds twice as much as one a half-life earlier, so that
+// the sums of all items stay comparable without being rescanned.
+func ExampleHalfLifeWeight() {
+	const day = 24 * 3600 * 1000 // in milliseconds
+	fmt.Println(board.HalfLifeWeight(0, 0, day), board.HalfLifeWeight(day, 0, day), board.HalfLifeWeight(3*day, 0, day))
+	// Output: 1 2 8
+}
+
+// Boards answers queries from the counts of a store. Rows with equal scores
+// share a rank.
+func ExampleBoards_Board() {
+	ctx := context.Background()
+	now := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
+	rules, err := ruleset.ParseYAML("rules.yaml", []byte("lists: [{name: articles, pages: [\"/articles/{id}\"]}]"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	counts := memstore.New(1)
+	today := board.PeriodSet("articles", ruleset.Day, ruleset.Day.Start(now, time.UTC))
+	if err := counts.Commit(ctx, 0, &store.Commit{
+		To: store.Position{Seq: 1},
+		Scores: map[store.Set]map[string]store.Tally{today: {
+			"saved-means-synced": {Score: 812, Uniques: 700},
+			"tail-latency":       {Score: 402, Uniques: 400},
+			"who-is-a-visitor":   {Score: 402, Uniques: 390},
+			"etags":              {Score: 12, Uniques: 12},
+		}},
+	}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	boards := board.New(counts, func() *ruleset.Ruleset { return rules }, func() time.Time { return now })
+	b, err := boards.Board(ctx, board.Query{List: "articles", Period: "day", Limit: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, row := range b.Items {
+		fmt.Println(row.Rank, row.ID, row.Views)
+	}
+	// Output:
+	// 1 saved-means-synced 812
+	// 2 who-is-a-visitor 402
+	// 2 tail-latency 402
+	// 4 etags 12
+}
