@@ -98,7 +98,11 @@ func batchesOf(t testing.TB, m *nats.Msg) []*hit.Batch {
 		t.Error(err)
 	}
 	first, _ := strconv.ParseUint(m.Header.Get(hit.HeaderSeq), 10, 64) // 0 is no batch's
-	batches, err := hit.DecodeMessage(m.Data, edge, shard, first)
+	last, err := strconv.ParseUint(m.Header.Get(hit.HeaderLast), 10, 64)
+	if err != nil {
+		last = first
+	}
+	batches, err := hit.DecodeMessage(m.Data, edge, shard, first, last-first+1)
 	if err != nil {
 		t.Errorf("the edge published what cannot be read: %v", err)
 		return nil

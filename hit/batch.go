@@ -18,6 +18,8 @@ const (
 	MaxHits       = 256
 	MaxBatchBytes = 512 << 10
 	MaxShards     = 1024
+	// MaxBatches is how many batches a message has at most.
+	MaxBatches = 8192
 )
 
 // Headers of the message that carries batches. Its body is a CBOR sequence (RFC
@@ -52,6 +54,10 @@ type Batch struct {
 // ErrVersion is returned by Decode for a batch that a newer edge wrote.
 var ErrVersion = errors.New("batch of a newer version")
 
+// maxErrors is how many of the batches of a message that cannot be read an error
+// describes. The others are counted: a body of zeros has as many as bytes.
+const maxErrors = 4
+
 var (
 	encMode = must(cbor.CoreDetEncOptions().EncMode())
 	decMode = must(cbor.DecOptions{
@@ -63,6 +69,9 @@ var (
 		MaxMapPairs:      64,
 		MaxNestedLevels:  5,
 	}.DecMode())
+	// frameMode finds where a batch ends and which version it has. It allows what
+	// newer versions may contain.
+	frameMode = must(cbor.DecOptions{}.DecMode())
 )
 
 func must[T any](v T, err error) T {
@@ -89,19 +98,23 @@ func Encode(b *Batch) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. It bounds what it allocates by the size of
-// data. It does not judge the single hits: one bad hit must not take the others
-// with it (see [Hit.Valid]).
+// Decode reads what Encode wrote. It bounds what it allocates, and the text of its
+// errors, by the size of data. It does not judge the single hits: one bad hit must
+// not take the others with it (see [Hit.Valid]). A batch of a newer version is
+// returned with [ErrVersion] and has nothing but that version.
 func Decode(data []byte) (*Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
 	}
 	var b Batch
-	if err := decMode.Unmarshal(data, &b); err != nil {
-		return nil, fmt.Errorf("decoding a batch: %w", err)
-	}
-	if b.Version != Version {
-		return nil, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, b.Version, Version)
+	if err := decMode.Unmarshal(data, &b); err != nil || b.Version != Version {
+		if v := versionOf(data); v > Version {
+			return &Batch{Version: v}, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, v, Version)
+		}
+		if err == nil {
+			err = fmt.Errorf("there is no version %d", b.Version)
+		}
+		return nil, unreadable("batch", err)
 	}
 	if err := b.valid(); err != nil {
 		return nil, fmt.Errorf("decoding a batch: %w", err)
@@ -109,29 +122,76 @@ func Decode(data []byte) (*Batch, error) {
 	return &b, nil
 }
 
-// DecodeMessage reads the body of a message: batches of one edge and shard that
-// follow each other, from the sequence first on. One that cannot be read must not
-// take the others with it: it is nil, and the error says why. There are none when
-// the body is no sequence of CBOR at all.
-func DecodeMessage(data []byte, edge string, shard int, first uint64) (batches []*Batch, err error) {
+// versionOf returns the version of a batch that may be of any, 0 if it has none.
+func versionOf(data []byte) uint8 {
+	var b struct {
+		Version uint8 `cbor:"1,keyasint"`
+	}
+	if frameMode.Unmarshal(data, &b) != nil {
+		return 0
+	}
+	return b.Version
+}
+
+// unreadable wraps an error of package cbor, whose text may repeat what it found.
+func unreadable(what string, err error) error {
+	return fmt.Errorf("decoding a %s: %.200s", what, err)
+}
+
+// DecodeMessage reads the body of a message with n batches of one edge and shard
+// that follow each other, from the sequence first on. One that cannot be read must
+// not take the others with it: it is nil, and the error says why. One of a newer
+// version is no error: it has its place and its version, above [Version], and no
+// hits. There are no batches at all when the body is not a sequence of n items of
+// CBOR, or n is not in 1 to [MaxBatches].
+func DecodeMessage(data []byte, edge string, shard int, first, n uint64) ([]*Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return nil, fmt.Errorf("decoding a message: %d bytes are more than %d", len(data), MaxBatchBytes)
 	}
-	for begin := true; begin || len(data) > 0; begin = false {
-		var raw cbor.RawMessage
-		rest, bad := decMode.UnmarshalFirst(data, &raw)
-		if bad != nil {
-			return nil, fmt.Errorf("decoding a message: %w", bad)
-		}
-		b, bad := Decode(raw)
-		if seq := first + uint64(len(batches)); bad == nil && (b.Edge != edge || b.Shard != shard || b.Seq != seq) {
-			b, bad = nil, fmt.Errorf("decoding a message: batch %d of edge %s and shard %d is in the place of batch %d of edge %s and shard %d",
-				b.Seq, b.Edge, b.Shard, seq, edge, shard)
-		}
-		batches, err = append(batches, b), errors.Join(err, bad)
-		data = rest
+	if n < 1 || n > MaxBatches {
+		return nil, fmt.Errorf("decoding a message: %d batches are not 1 to %d", n, MaxBatches)
 	}
-	return batches, err
+	batches := make([]*Batch, n)
+	var errs []error
+	failed := 0
+	for i := range batches {
+		var raw cbor.RawMessage
+		rest, err := frameMode.UnmarshalFirst(data, &raw)
+		if err != nil {
+			return nil, fmt.Errorf("%w, in batch %d of %d", unreadable("message", err), i+1, n)
+		}
+		data = rest
+		b, err := decodeAt(raw, edge, shard, first+uint64(i))
+		if err != nil {
+			if failed++; failed <= maxErrors {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		batches[i] = b
+	}
+	if len(data) > 0 {
+		return nil, fmt.Errorf("decoding a message: %d bytes are left behind its %d batches", len(data), n)
+	}
+	if failed > maxErrors {
+		errs = append(errs, fmt.Errorf("… and %d more", failed-maxErrors))
+	}
+	return batches, errors.Join(errs...)
+}
+
+// decodeAt reads the batch of a message that belongs to an edge, shard and sequence.
+func decodeAt(data []byte, edge string, shard int, seq uint64) (*Batch, error) {
+	b, err := Decode(data)
+	switch {
+	case errors.Is(err, ErrVersion):
+		return &Batch{Version: b.Version, Edge: edge, Shard: shard, Seq: seq}, nil
+	case err != nil:
+		return nil, err
+	case b.Edge != edge || b.Shard != shard || b.Seq != seq:
+		return nil, fmt.Errorf("decoding a message: batch %d of edge %s and shard %d is in the place of batch %d of edge %s and shard %d",
+			b.Seq, b.Edge, b.Shard, seq, edge, shard)
+	}
+	return b, nil
 }
 
 func (b *Batch) valid() error {

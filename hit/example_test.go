@@ -46,7 +46,7 @@ func ExampleDecodeMessage() {
 		return
 	}
 	damaged := []byte{0xa0} // an empty CBOR map
-	batches, err := hit.DecodeMessage(append(first, damaged...), "edge-a", 7, 41)
+	batches, err := hit.DecodeMessage(append(first, damaged...), "edge-a", 7, 41, 2)
 	fmt.Println(len(batches), batches[0].Seq, batches[1] == nil, err != nil)
 	// Output: 2 41 true true
 }

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -127,9 +126,14 @@ func TestDecodeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := strings.Replace(string(good), "\xa5\x01\x01", "\xa5\x01\x02", 1)
-	if _, err := hit.Decode([]byte(newer)); !errors.Is(err, hit.ErrVersion) {
-		t.Errorf("a newer version: got %v", err)
+	for name, data := range map[string]string{
+		"a newer version":           strings.Replace(string(good), "\xa5\x01\x01", "\xa5\x01\x02", 1),
+		"with other fields":         "\xa3\x01\x02\x02\x18\x2a\x05\x82\xa0\xc1\x00",
+		"deeper and with more keys": "\xa2\x01\x02\x05" + strings.Repeat("\x81", 8) + "\xb8\x80" + strings.Repeat("\x61a\x00", 128),
+	} {
+		if b, err := hit.Decode([]byte(data)); !errors.Is(err, hit.ErrVersion) || b.Version != 2 {
+			t.Errorf("%s: got %+v, %v", name, b, err)
+		}
 	}
 	for name, data := range map[string]string{
 		"nothing":          "",
@@ -139,64 +143,13 @@ func TestDecodeRefuses(t *testing.T) {
 		"too large":        strings.Repeat("\x00", hit.MaxBatchBytes+1),
 		"a huge array":     "\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff",
 		"indefinite":       "\xbf\x01\x01\xff",
+		"version 0":        "\xa5\x01\x00" + string(good[3:]),
+		"no version":       "\xa1\x02\x61e",
+		"a huge version":   "\xa1\x01\x19\x01\x00",
 		"no edge":          "\xa3\x01\x01\x03\x00\x04\x01",
 	} {
-		if b, err := hit.Decode([]byte(data)); err == nil {
-			t.Errorf("%s: decoded to %+v", name, b)
-		}
-	}
-}
-
-func TestMessage(t *testing.T) {
-	t.Parallel()
-	var body []byte
-	var want []*hit.Batch
-	for i := range 3 {
-		b := sample()
-		b.Seq += uint64(i)
-		data, err := hit.Encode(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, want = append(body, data...), append(want, b)
-	}
-	decode := func(data []byte) ([]*hit.Batch, error) {
-		return hit.DecodeMessage(data, want[0].Edge, want[0].Shard, want[0].Seq)
-	}
-	got, err := decode(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	one := len(body) / 3
-	for name, data := range map[string][]byte{
-		"nothing":          nil,
-		"cut off":          body[:len(body)-1],
-		"a piece behind":   append(body[:one:one], 0x82),
-		"too large a body": make([]byte, hit.MaxBatchBytes+1),
-	} {
-		if got, err := decode(data); err == nil || len(got) != 0 {
-			t.Errorf("%s: decoded to %d batches, %v", name, len(got), err)
-		}
-	}
-	newer := slices.Clone(body)
-	newer[one+2] = 2 // the version of the second
-	for name, tc := range map[string]struct {
-		data []byte
-		want []*hit.Batch
-	}{
-		"a newer one among them": {newer, []*hit.Batch{want[0], nil, want[2]}},
-		"something behind":       {append(body[:one:one], 0), []*hit.Batch{want[0], nil}},
-		"twice the same":         {append(body[:one:one], body[:one]...), []*hit.Batch{want[0], nil}},
-		"out of order":           {append(body[one:2*one:2*one], body[:one]...), []*hit.Batch{nil, nil}},
-		"one is missing":         {append(body[:one:one], body[2*one:]...), []*hit.Batch{want[0], nil}},
-		"not in a sequence":      {append([]byte{0x82}, body[:2*one]...), []*hit.Batch{nil}},
-	} {
-		got, err := decode(tc.data)
-		if diff := cmp.Diff(tc.want, got); err == nil || diff != "" {
-			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
+		if b, err := hit.Decode([]byte(data)); err == nil || errors.Is(err, hit.ErrVersion) {
+			t.Errorf("%s: decoded to %+v, %v", name, b, err)
 		}
 	}
 }
@@ -213,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if batches, err := hit.DecodeMessage(data, "e", 0, 1); err == nil && len(batches) == 0 {
+		if batches, err := hit.DecodeMessage(data, "e", 0, 1, 2); err == nil && len(batches) == 0 {
 			t.Fatal("a message without a batch")
 		}
 		b, err := hit.Decode(data)

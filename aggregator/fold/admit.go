@@ -16,19 +16,28 @@ type Gap struct {
 	From, To uint64 // batch sequences, inclusive
 }
 
-// Held is a batch that is not its edge's next. The edge sends what is missing
-// again, and then this one, until all is applied.
+// Held is a batch that cannot be applied yet: it is not its edge's next one, or it
+// is of a newer version. The edge sends what is missing again, and then this one,
+// until all is applied.
 type Held struct {
 	Edge string
-	Next uint64 // the batch sequence that is missing
+	Next uint64 // the edge's next batch
 	Seq  uint64 // the one that came
+	// Version of the batch, if it is newer than this build reads; else 0.
+	Version uint8
 }
 
-// FirstInLog returns the lowest batch sequence, from next on, that the log
-// holds of an edge and shard, and the stream sequence of the first message that
-// has it. It is called for a message of that edge with a higher batch
-// sequence, so there always is one.
-type FirstInLog func(ctx context.Context, shard int, edge string, next uint64) (batch, at uint64, err error)
+// InLog is a batch of an edge and shard that the log holds.
+type InLog struct {
+	Batch   uint64 // its sequence
+	At      uint64 // stream sequence of the first message that has it
+	Version uint8  // as in [Held]
+}
+
+// FirstInLog returns the batch with the lowest sequence, from next on, that the
+// log holds of an edge and shard. It is called for a message of that edge with a
+// higher batch sequence, so there always is one.
+type FirstInLog func(ctx context.Context, shard int, edge string, next uint64) (InLog, error)
 
 // ErrLog is returned by [Folder.Fold] when the log, and not the store, could not
 // be read.
@@ -43,9 +52,18 @@ type admission struct {
 	held     []Held
 	poisoned []int
 	skipped  int
+	// found is what the log was searched for already. Searching takes long, and a
+	// log may have thousands of messages that need the same answer.
+	found map[search]InLog
 	// rewind says that the log holds batches, before the last of the messages,
 	// that can be applied now: it has to be read again from its beginning.
 	rewind bool
+}
+
+// search is for the lowest batch of an edge, from next on.
+type search struct {
+	edge string
+	next uint64
 }
 
 // received is a batch with when the log received it.
@@ -55,10 +73,10 @@ type received struct {
 }
 
 // admit goes through the messages in the order of the log. A batch is applied
-// exactly when it is its edge's next one. Each rule is there because a
+// exactly when it is its edge's next one and of a version that this build reads. Each rule is there because a
 // simulation without it loses or doubles hits.
 func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []Message, first FirstInLog) (admission, error) {
-	a := admission{moved: map[string]uint64{}}
+	a := admission{moved: map[string]uint64{}, found: map[search]InLog{}}
 	next := func(m *Message) uint64 {
 		if applied, ok := a.moved[m.Edge]; ok {
 			return applied + 1
@@ -102,46 +120,76 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 
 // admit decides about one batch of a message, where next is its edge's next one.
 func (a *admission) admit(ctx context.Context, shard int, m *Message, b *hit.Batch, next uint64, first FirstInLog) (held bool, err error) {
-	hold := func() { a.held = append(a.held, Held{Edge: m.Edge, Next: next, Seq: b.Seq}) }
+	hold := func(seq uint64, version uint8) (bool, error) {
+		a.held = append(a.held, Held{Edge: m.Edge, Next: next, Seq: seq, Version: version})
+		return true, nil
+	}
+	newer := Newer(b)
 	switch {
 	case b.Seq < next:
 		a.skipped++
 		return false, nil
-	case b.Seq == next:
+	case b.Seq == next && newer == 0:
 		a.apply = append(a.apply, received{b, m.Received})
 		a.moved[m.Edge] = next
 		return false, nil
-	case m.Low <= next:
-		hold()
-		return true, nil
+	case b.Seq == next, m.Low <= next:
+		return hold(b.Seq, newer)
 	}
 	// The edge has dropped what is missing, because it was applied once, to
 	// counts that are gone since. What the log still holds is counted again;
-	// what neither has is lost, and said to be.
-	k, at, err := first(ctx, shard, m.Edge, next)
+	// what neither has is lost, and reported.
+	k, err := a.firstInLog(ctx, shard, m.Edge, next, first)
 	if err != nil {
 		return false, fmt.Errorf("%w: looking for batch %d of edge %s: %w", ErrLog, next, m.Edge, err)
 	}
-	if k < next || k > b.Seq {
-		return false, fmt.Errorf("%w: looking for batch %d of edge %s: found %d, though %d is there", ErrLog, next, m.Edge, k, b.Seq)
+	if k.Batch < next || k.Batch > b.Seq {
+		return false, fmt.Errorf("%w: looking for batch %d of edge %s: found %d, though %d is there", ErrLog, next, m.Edge, k.Batch, b.Seq)
 	}
-	if k < b.Seq && at > m.Seq {
-		hold() // until what came late is read, which is still to come
-		return true, nil
+	if k.Batch < b.Seq && k.At > m.Seq {
+		return hold(b.Seq, newer) // until what came late is read, which is still to come
 	}
-	if k > next {
-		a.lost = append(a.lost, Gap{Edge: m.Edge, From: next, To: k - 1})
+	if k.Batch > next {
+		a.lost = append(a.lost, Gap{Edge: m.Edge, From: next, To: k.Batch - 1})
+		a.moved[m.Edge] = k.Batch - 1
+		next = k.Batch
 	}
-	if k < b.Seq {
+	if k.Batch == b.Seq {
+		k.Version = newer
+	}
+	switch {
+	case k.Version != 0:
+		// Reading the log again would come to the same batch again.
+		return hold(k.Batch, k.Version)
+	case k.Batch < b.Seq:
 		// It was held when it was read. The beginning of the log is read
 		// again with k as the next one: it will be applied.
-		a.moved[m.Edge] = k - 1
 		a.rewind = true
 		return false, nil
 	}
 	a.apply = append(a.apply, received{b, m.Received})
-	a.moved[m.Edge] = k
+	a.moved[m.Edge] = next
 	return false, nil
+}
+
+// firstInLog is first, which it asks once for an edge and its next batch.
+func (a *admission) firstInLog(ctx context.Context, shard int, edge string, next uint64, first FirstInLog) (k InLog, err error) {
+	k, ok := a.found[search{edge, next}]
+	if !ok {
+		if k, err = first(ctx, shard, edge, next); err == nil {
+			a.found[search{edge, next}] = k
+		}
+	}
+	return k, err
+}
+
+// Newer returns the version of a batch, if that is newer than this build reads;
+// else 0.
+func Newer(b *hit.Batch) uint8 {
+	if b == nil || b.Version <= hit.Version {
+		return 0
+	}
+	return b.Version
 }
 
 // Advance brings a state to where a commit has moved the store.

@@ -22,12 +22,12 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		poison   bool
 		more     uint64 // batches in the message beside the first
 		bad      int    // which of them cannot be read, from 1; 0: none
+		newer    int    // which of them is of version 9, from 1; 0: none
 	}
 	for name, tc := range map[string]struct {
 		applied  uint64 // before
 		msgs     []msg
-		inLog    uint64 // what FirstInLog finds
-		inLogAt  uint64 // and in which message
+		inLog    fold.InLog // what FirstInLog finds
 		counted  int
 		after    uint64
 		held     []fold.Held
@@ -40,19 +40,26 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		"sent twice":                    {applied: 1, msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1}, {seq: 2, low: 1}}, counted: 1, after: 2, skipped: 2},
 		"one is missing":                {msgs: []msg{{seq: 2, low: 1}, {seq: 3, low: 1}}, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}, {Edge: "e1", Next: 1, Seq: 3}}},
 		"and comes":                     {msgs: []msg{{seq: 2, low: 1}, {seq: 1, low: 1}, {seq: 2, low: 1}}, counted: 2, after: 2, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
-		"the edge has dropped it":       {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 9, counted: 1, after: 9, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}},
-		"but the log still has it":      {applied: 3, msgs: []msg{{seq: 8, low: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: 4, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 8}}, rewind: true},
-		"or will still come to it":      {applied: 3, msgs: []msg{{seq: 9, low: 7}, {seq: 4, low: 1}}, inLog: 4, inLogAt: 2, counted: 1, after: 4, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 9}}},
-		"or a part of it":               {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: 6, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, rewind: true},
+		"the edge has dropped it":       {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: fold.InLog{Batch: 9}, counted: 1, after: 9, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}},
+		"but the log still has it":      {applied: 3, msgs: []msg{{seq: 8, low: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: fold.InLog{Batch: 4}, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 8}}, rewind: true},
+		"or will still come to it":      {applied: 3, msgs: []msg{{seq: 9, low: 7}, {seq: 4, low: 1}}, inLog: fold.InLog{Batch: 4, At: 2}, counted: 1, after: 4, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 9}}},
+		"or a part of it":               {applied: 3, msgs: []msg{{seq: 9, low: 7}}, inLog: fold.InLog{Batch: 6}, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, rewind: true},
 		"one cannot be read":            {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, poison: true}, {seq: 3, low: 1}}, counted: 2, after: 3, poisoned: []int{1}},
 		"a stray one cannot be read":    {applied: 1, msgs: []msg{{seq: 7, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
 		"an old one cannot be read":     {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true}, {seq: 2, low: 1}}, counted: 1, after: 2, poisoned: []int{0}},
 		"several in a message":          {msgs: []msg{{seq: 1, low: 1, more: 2}, {seq: 4, low: 1, more: 1}}, counted: 5, after: 5},
 		"sent with others beside them":  {applied: 1, msgs: []msg{{seq: 1, low: 1, more: 1}, {seq: 2, low: 1, more: 2}}, counted: 3, after: 4, skipped: 2},
 		"the first of them is missing":  {msgs: []msg{{seq: 2, low: 1, more: 5}, {seq: 1, low: 1}}, counted: 1, after: 1, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2}}},
-		"dropped up to the middle":      {applied: 3, msgs: []msg{{seq: 7, low: 7, more: 1}}, inLog: 7, counted: 2, after: 8, lost: []fold.Gap{{Edge: "e1", From: 4, To: 6}}},
+		"dropped up to the middle":      {applied: 3, msgs: []msg{{seq: 7, low: 7, more: 1}}, inLog: fold.InLog{Batch: 7}, counted: 2, after: 8, lost: []fold.Gap{{Edge: "e1", From: 4, To: 6}}},
 		"several cannot be read":        {applied: 1, msgs: []msg{{seq: 1, low: 1, poison: true, more: 3}, {seq: 4, low: 1, more: 1}}, counted: 1, after: 5, poisoned: []int{0}, skipped: 1},
 		"one of several cannot be read": {msgs: []msg{{seq: 1, low: 1, more: 2, bad: 2}, {seq: 4, low: 1}}, counted: 3, after: 4, poisoned: []int{0}},
+		"one is of a newer version":     {msgs: []msg{{seq: 1, low: 1}, {seq: 2, low: 1, newer: 1}, {seq: 3, low: 1}}, counted: 1, after: 1, held: []fold.Held{{Edge: "e1", Next: 2, Seq: 2, Version: 9}, {Edge: "e1", Next: 2, Seq: 3}}},
+		"one of several is newer":       {msgs: []msg{{seq: 1, low: 1, more: 3, newer: 3}}, counted: 2, after: 2, held: []fold.Held{{Edge: "e1", Next: 3, Seq: 3, Version: 9}}},
+		"a newer one is behind a gap":   {msgs: []msg{{seq: 2, low: 1, newer: 1}}, held: []fold.Held{{Edge: "e1", Next: 1, Seq: 2, Version: 9}}},
+		"a newer one was applied":       {applied: 3, msgs: []msg{{seq: 3, low: 1, more: 1, newer: 1}}, counted: 1, after: 4, skipped: 1},
+		"a newer one after what's lost": {applied: 3, msgs: []msg{{seq: 9, low: 7, newer: 1}}, inLog: fold.InLog{Batch: 9, At: 1, Version: 9}, after: 8, lost: []fold.Gap{{Edge: "e1", From: 4, To: 8}}, held: []fold.Held{{Edge: "e1", Next: 9, Seq: 9, Version: 9}}},
+		"the log has a newer one":       {applied: 3, msgs: []msg{{seq: 4, low: 1, newer: 1}, {seq: 9, low: 7}, {seq: 10, low: 7}}, inLog: fold.InLog{Batch: 4, At: 1, Version: 9}, after: 3, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 4, Version: 9}, {Edge: "e1", Next: 4, Seq: 4, Version: 9}, {Edge: "e1", Next: 4, Seq: 4, Version: 9}}},
+		"and lacks some before it":      {applied: 3, msgs: []msg{{seq: 6, low: 1, newer: 1}, {seq: 9, low: 7}}, inLog: fold.InLog{Batch: 6, At: 1, Version: 9}, after: 5, lost: []fold.Gap{{Edge: "e1", From: 4, To: 5}}, held: []fold.Held{{Edge: "e1", Next: 4, Seq: 6, Version: 9}, {Edge: "e1", Next: 6, Seq: 6, Version: 9}}},
 		"what was skipped is not lost":  {applied: 9, msgs: []msg{{seq: 8, low: 8}, {seq: 10, low: 10}}, counted: 1, after: 10, skipped: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,9 +78,18 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				if m.bad > 0 {
 					msg.Batches[m.bad-1], msg.Err = nil, errors.New("poison")
 				}
+				if m.newer > 0 {
+					msg.Batches[m.newer-1] = &hit.Batch{Version: 9, Edge: "e1", Seq: m.seq + uint64(m.newer) - 1}
+				}
 				msgs = append(msgs, msg)
 			}
-			f := &fold.Folder{Rules: l.rules, Store: l.store, First: func(context.Context, int, string, uint64) (uint64, uint64, error) { return tc.inLog, tc.inLogAt, nil }}
+			asked := map[uint64]int{}
+			f := &fold.Folder{Rules: l.rules, Store: l.store, First: func(_ context.Context, _ int, _ string, next uint64) (fold.InLog, error) {
+				if asked[next]++; asked[next] > 1 {
+					t.Errorf("the log is searched %d times for what follows batch %d", asked[next], next-1)
+				}
+				return tc.inLog, nil
+			}}
 			state := store.State{Producers: map[string]uint64{"e1": tc.applied}}
 			res, err := f.Fold(t.Context(), 0, state, msgs)
 			if err != nil {

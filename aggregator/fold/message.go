@@ -7,7 +7,6 @@
 package fold
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -27,7 +26,8 @@ type Message struct {
 	BatchSeq uint64 // of the first batch
 	LastSeq  uint64 // of the last batch
 	Low      uint64 // lowest sequence that the edge could still send
-	// Batches has a nil for each that cannot be read.
+	// Batches has a nil for each that cannot be read, and for each of a newer version
+	// one without hits; see [hit.DecodeMessage].
 	Batches []*hit.Batch
 	// Err says why the message, or a part of it, cannot be read; in the first case it
 	// has no batches. Edge, BatchSeq and LastSeq are set where the subject and
@@ -50,16 +50,8 @@ func (m *Message) read(shard int, header func(string) string) error {
 		return err
 	}
 	m.Edge = edge
-	m.BatchSeq, err = strconv.ParseUint(header(hit.HeaderSeq), 10, 64)
-	if err != nil || m.BatchSeq == 0 {
-		return fmt.Errorf("header %s is not a sequence: %.40q", hit.HeaderSeq, header(hit.HeaderSeq))
-	}
-	m.LastSeq = m.BatchSeq
-	if last := header(hit.HeaderLast); last != "" {
-		if m.LastSeq, err = strconv.ParseUint(last, 10, 64); err != nil || m.LastSeq < m.BatchSeq || m.LastSeq-m.BatchSeq >= hit.MaxBatchBytes {
-			m.LastSeq = m.BatchSeq
-			return fmt.Errorf("header %s is not a sequence from %d on: %.40q", hit.HeaderLast, m.BatchSeq, last)
-		}
+	if m.BatchSeq, m.LastSeq, err = Sequences(header); err != nil {
+		return err
 	}
 	m.Low, err = strconv.ParseUint(header(hit.HeaderLow), 10, 64)
 	if err != nil || m.Low == 0 || m.Low > m.BatchSeq {
@@ -68,12 +60,26 @@ func (m *Message) read(shard int, header func(string) string) error {
 	if inShard != shard {
 		return fmt.Errorf("it is of shard %d", inShard)
 	}
-	batches, err := hit.DecodeMessage(m.Data, edge, shard, m.BatchSeq)
-	if n := m.LastSeq + 1 - m.BatchSeq; uint64(len(batches)) != n {
-		return errors.Join(err, fmt.Errorf("the body has %d batches, and not the %d that the headers say", len(batches), n))
-	}
-	m.Batches = batches
+	m.Batches, err = hit.DecodeMessage(m.Data, edge, shard, m.BatchSeq, m.LastSeq-m.BatchSeq+1)
 	return err
+}
+
+// Sequences returns the sequences of the first and the last batch that a message
+// has by its headers; header is as in [Read].
+func Sequences(header func(string) string) (first, last uint64, err error) {
+	// Of 63 bits, so that there always is a next one.
+	first, err = strconv.ParseUint(header(hit.HeaderSeq), 10, 63)
+	if err != nil || first == 0 {
+		return 0, 0, fmt.Errorf("header %s is not a sequence: %.40q", hit.HeaderSeq, header(hit.HeaderSeq))
+	}
+	text := header(hit.HeaderLast)
+	if text == "" {
+		return first, first, nil
+	}
+	if last, err = strconv.ParseUint(text, 10, 63); err != nil || last < first || last-first >= hit.MaxBatches {
+		return 0, 0, fmt.Errorf("header %s is not a sequence from %d on, with at most %d batches: %.40q", hit.HeaderLast, first, hit.MaxBatches, text)
+	}
+	return first, last, nil
 }
 
 // Fingerprint identifies a message of the log: no other message at the same

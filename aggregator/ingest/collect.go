@@ -12,6 +12,8 @@ import (
 const (
 	commitHits  = 8192
 	commitBytes = 4 << 20
+	// Messages may be empty, and each that cannot be read is set aside by itself.
+	commitMessages = 2048
 )
 
 // collect takes messages from a session: all that are there, up to a full
@@ -41,7 +43,7 @@ func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan ti
 	pacing := time.NewTimer(time.Until(earliest))
 	defer pacing.Stop()
 	due := time.Now().After(earliest)
-	for hits < commitHits && size < commitBytes {
+	for hits < commitHits && size < commitBytes && len(msgs) < commitMessages {
 		if due {
 			select {
 			case m := <-s.msgs:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/hit"
 )
 
 const (
@@ -19,10 +20,12 @@ const (
 	maxGaps = 1024
 )
 
-// gap is that batches of an edge came which cannot be counted before earlier ones.
+// gap is that batches of an edge came which cannot be counted yet: earlier ones are
+// missing, or they are of a newer version.
 type gap struct {
 	since, last time.Time
 	to          uint64 // highest batch sequence that came
+	version     uint8  // as in [fold.Held]
 }
 
 // gaps are those of one shard, by edge.
@@ -38,7 +41,7 @@ func (g gaps) update(held []fold.Held, producers map[string]uint64, now time.Tim
 			}
 			old.since = now
 		}
-		g[h.Edge] = gap{since: old.since, last: now, to: max(old.to, h.Seq)}
+		g[h.Edge] = gap{since: old.since, last: now, to: max(old.to, h.Seq), version: max(old.version, h.Version)}
 	}
 	for edge, old := range g {
 		if producers[edge] >= old.to {
@@ -61,15 +64,36 @@ func (g gaps) forget(now time.Time) (edges []string) {
 
 // outstanding describes the gap that has lasted longest, if that is too long.
 func (g gaps) outstanding(now time.Time) string {
-	var edge string
-	for e, x := range g {
-		if edge == "" || x.since.Before(g[edge].since) {
-			edge = e
-		}
-	}
+	edge, _ := g.oldest(func(x gap) bool { return x.version == 0 })
 	if edge == "" || now.Sub(g[edge].since) < gapGrace {
 		return ""
 	}
 	return fmt.Sprintf("edge %s has not sent again what comes before its batch %d, for %s",
 		edge, g[edge].to, now.Sub(g[edge].since).Round(time.Second))
+}
+
+// newer describes the edges whose batches are of a newer version.
+func (g gaps) newer() string {
+	edge, n := g.oldest(func(x gap) bool { return x.version != 0 })
+	if n == 0 {
+		return ""
+	}
+	who := fmt.Sprintf("edge %s writes", edge)
+	if n > 1 {
+		who = fmt.Sprintf("edge %s and %d more write", edge, n-1)
+	}
+	return fmt.Sprintf("%s batches of version %d, this aggregator reads %d: upgrade the aggregator; until then the edge keeps what it has",
+		who, g[edge].version, hit.Version)
+}
+
+// oldest returns the edge with the oldest of some of the gaps, and how many those are.
+func (g gaps) oldest(some func(gap) bool) (edge string, n int) {
+	for e, x := range g {
+		if some(x) {
+			if n++; n == 1 || x.since.Before(g[edge].since) {
+				edge = e
+			}
+		}
+	}
+	return edge, n
 }

@@ -56,6 +56,22 @@ func TestGaps(t *testing.T) {
 	if edges := g.forget(now.Add(gapForget + time.Minute)); len(edges) != 1 || len(g) != 0 {
 		t.Errorf("forgot %v, left %v", edges, g)
 	}
+	g.update([]fold.Held{{Edge: "n", Next: 2, Seq: 2, Version: 9}, {Edge: "n", Next: 2, Seq: 3}, {Edge: "o", Next: 1, Seq: 1, Version: 8}},
+		nil, now)
+	if s := g.outstanding(now.Add(time.Hour - 1)); s != "" {
+		t.Errorf("a gap, though the edge is newer: %s", s)
+	}
+	if s := g.newer(); !strings.HasPrefix(s, "edge n and 1 more write batches") {
+		t.Errorf("the edges that are newer: %q", s)
+	}
+	g.update(nil, map[string]uint64{"n": 3}, now)
+	if s, want := g.newer(), "edge o writes batches of version 8, this aggregator reads 1: "; !strings.HasPrefix(s, want) {
+		t.Errorf("the edge that is newer: %q, want %q", s, want)
+	}
+	g.forget(now.Add(gapForget))
+	if s := g.newer(); s != "" || len(g) != 0 {
+		t.Errorf("an edge that is gone: %q", s)
+	}
 	for i := range 2 * maxGaps {
 		g.update([]fold.Held{{Edge: fmt.Sprint(i), Next: 1, Seq: 2}}, nil, now)
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/aggregator/fold"
@@ -81,65 +79,76 @@ func deleteConsumer(js jetstream.JetStream, name string) {
 const fetchSize = 512
 
 // firstInLog is the [fold.FirstInLog] of a JetStream log. It reads the headers
-// of one edge's batches of one shard.
+// of one edge's batches of one shard, and then the message that it looks for.
 func firstInLog(js jetstream.JetStream) fold.FirstInLog {
-	return func(ctx context.Context, shard int, edge string, next uint64) (first, at uint64, err error) {
-		cfg := shardConsumer(hit.Subject(shard, edge), 1)
-		cfg.HeadersOnly = true
-		cons, err := js.CreateConsumer(ctx, hit.Stream, cfg)
+	return func(ctx context.Context, shard int, edge string, next uint64) (fold.InLog, error) {
+		first, err := lowestInLog(ctx, js, hit.Subject(shard, edge), next)
 		if err != nil {
-			return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
+			return fold.InLog{}, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
 		}
-		defer deleteConsumer(js, cons.CachedInfo().Name)
-
-		left := cons.CachedInfo().NumPending
-		for left > 0 && ctx.Err() == nil {
-			batch, err := cons.Fetch(int(min(left, fetchSize)), jetstream.FetchMaxWait(askTimeout))
-			if err != nil {
-				return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
-			}
-			var n uint64
-			for msg := range batch.Messages() {
-				n++
-				seq, last, err := sequences(msg.Headers())
-				if seq = max(seq, next); err != nil || last < next || first != 0 && seq >= first {
-					continue
-				}
-				meta, err := msg.Metadata()
-				if err != nil {
-					return 0, 0, fmt.Errorf("a message without its place in the log: %w", err)
-				}
-				first, at = seq, meta.Sequence.Stream
-			}
-			if err := batch.Error(); err != nil {
-				return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, err)
-			}
-			if n == 0 {
-				return 0, 0, fmt.Errorf("reading the stream %s: %d messages of %s did not come", hit.Stream, left, cfg.FilterSubject)
-			}
-			if first == next {
-				break // nothing lower counts
-			}
-			left -= min(left, n)
+		stream, err := js.Stream(ctx, hit.Stream)
+		if err != nil {
+			return fold.InLog{}, fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
 		}
-		if ctx.Err() != nil {
-			return 0, 0, fmt.Errorf("reading the stream %s: %w", hit.Stream, ctx.Err())
+		msg, err := stream.GetMsg(ctx, first.At)
+		if err != nil {
+			return fold.InLog{}, fmt.Errorf("reading message %d of the stream %s: %w", first.At, hit.Stream, err)
 		}
-		if first == 0 {
-			return 0, 0, fmt.Errorf("the stream %s has no batch of %s from %d on", hit.Stream, cfg.FilterSubject, next)
+		m := fold.Read(shard, msg.Sequence, msg.Time, msg.Subject, msg.Header.Get, msg.Data)
+		if first.Batch < m.BatchSeq || first.Batch > m.LastSeq {
+			return fold.InLog{}, fmt.Errorf("message %d of the stream %s is another one than it was", first.At, hit.Stream)
 		}
-		return first, at, nil
+		if len(m.Batches) > 0 {
+			first.Version = fold.Newer(m.Batches[first.Batch-m.BatchSeq])
+		}
+		return first, nil
 	}
 }
 
-// sequences returns the first and the last batch sequence that a message has.
-func sequences(h nats.Header) (first, last uint64, err error) {
-	if first, err = strconv.ParseUint(h.Get(hit.HeaderSeq), 10, 64); err != nil {
-		return 0, 0, err
+// lowestInLog returns the lowest batch from next on that messages of a subject
+// have by their headers, without its version.
+func lowestInLog(ctx context.Context, js jetstream.JetStream, subject string, next uint64) (first fold.InLog, err error) {
+	cfg := shardConsumer(subject, 1)
+	cfg.HeadersOnly = true
+	cons, err := js.CreateConsumer(ctx, hit.Stream, cfg)
+	if err != nil {
+		return first, err
 	}
-	if h.Get(hit.HeaderLast) == "" {
-		return first, first, nil
+	defer deleteConsumer(js, cons.CachedInfo().Name)
+
+	left := cons.CachedInfo().NumPending
+	for left > 0 && ctx.Err() == nil && first.Batch != next { // nothing lower counts
+		batch, err := cons.Fetch(int(min(left, fetchSize)), jetstream.FetchMaxWait(askTimeout))
+		if err != nil {
+			return first, err
+		}
+		var n uint64
+		for msg := range batch.Messages() {
+			n++
+			// As the fold reads them: else it would be sent back to what it skips.
+			seq, last, err := fold.Sequences(msg.Headers().Get)
+			if seq = max(seq, next); err != nil || last < next || first.Batch != 0 && seq >= first.Batch {
+				continue
+			}
+			meta, err := msg.Metadata()
+			if err != nil {
+				return first, fmt.Errorf("a message without its place in the log: %w", err)
+			}
+			first = fold.InLog{Batch: seq, At: meta.Sequence.Stream}
+		}
+		if err := batch.Error(); err != nil {
+			return first, err
+		}
+		if n == 0 {
+			return first, fmt.Errorf("%d messages of %s did not come", left, subject)
+		}
+		left -= min(left, n)
 	}
-	last, err = strconv.ParseUint(h.Get(hit.HeaderLast), 10, 64)
-	return first, last, err
+	if ctx.Err() != nil {
+		return first, ctx.Err()
+	}
+	if first.Batch == 0 {
+		return first, fmt.Errorf("it has no batch of %s from %d on", subject, next)
+	}
+	return first, nil
 }

@@ -71,7 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"shard"}),
 		gaps: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hotboard_gaps",
-			Help: "Edges of which batches came that cannot be counted before earlier ones, by shard.",
+			Help: "Edges of which batches came that cannot be counted yet, by shard: earlier ones are missing, or they are of a newer version.",
 		}, []string{"shard"}),
 		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hotboard_log_bytes",

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +23,10 @@ const (
 	HeaderPoisonTruncated = "Hotboard-Truncated" // how many bytes the body had
 )
 
+// maxHeaderText is how many bytes of an error a header has. The broker refuses a
+// message with more than 64 KiB of headers.
+const maxHeaderText = 1 << 10
+
 // setAside copies a message that cannot be read to the stream for such
 // messages. It reports whether it is there for the first time: a log that is
 // read again brings the same message again.
@@ -28,7 +35,7 @@ func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Me
 	msg.Data = m.Data
 	msg.Header.Set(HeaderPoisonSubject, m.Subject)
 	msg.Header.Set(HeaderPoisonSequence, strconv.FormatUint(m.Seq, 10))
-	msg.Header.Set(HeaderPoisonError, m.Err.Error())
+	msg.Header.Set(HeaderPoisonError, headerText(m.Err.Error()))
 	if m.BatchSeq != 0 {
 		msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(m.BatchSeq, 10))
 		msg.Header.Set(hit.HeaderLast, strconv.FormatUint(m.LastSeq, 10))
@@ -44,4 +51,20 @@ func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Me
 		return false, fmt.Errorf("setting aside message %d, which cannot be read (%w): %w", m.Seq, m.Err, err)
 	}
 	return !ack.Duplicate, nil
+}
+
+// headerText makes a text fit into a header: in one line, of maxHeaderText bytes
+// at most, in whole characters.
+func headerText(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			r = ' '
+		}
+		if b.Len()+utf8.RuneLen(r) > maxHeaderText {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }

@@ -142,13 +142,13 @@ func TestFirstInLog(t *testing.T) {
 	for next, want := range map[uint64][2]uint64{ // batch and message
 		1: {3, 1}, 3: {3, 1}, 4: {4, 2}, 5: {6, 2*fetchSize + 5}, 8: {9, 3}, 2*fetchSize + 9: {2*fetchSize + 9, 2*fetchSize + 4},
 	} {
-		got, at, err := first(t.Context(), shard, f.edge.ID, next)
-		if err != nil || got != want[0] || at != want[1] {
-			t.Errorf("from %d on the log begins at %d in message %d (%v), want %d", next, got, at, err, want)
+		got, err := first(t.Context(), shard, f.edge.ID, next)
+		if err != nil || got != (fold.InLog{Batch: want[0], At: want[1]}) {
+			t.Errorf("from %d on the log begins with %+v (%v), want %d", next, got, err, want)
 		}
 	}
-	if got, _, err := first(t.Context(), shard, f.edge.ID, 2*fetchSize+11); err == nil {
-		t.Errorf("found %d after the end", got)
+	if got, err := first(t.Context(), shard, f.edge.ID, 2*fetchSize+11); err == nil {
+		t.Errorf("found %+v after the end", got)
 	}
 }
 

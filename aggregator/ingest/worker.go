@@ -151,7 +151,7 @@ func (w *worker) standBy(ctx context.Context) {
 			w.compare(now)
 		}
 	}
-	for _, k := range []faults.Kind{faults.StoreAway, faults.LogAway, faults.Gap} {
+	for _, k := range []faults.Kind{faults.StoreAway, faults.LogAway, faults.Gap, faults.NewerEdge} {
 		w.in.Faults.Clear(k, w.shard)
 	}
 	w.known = store.Position{}
@@ -334,7 +334,7 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 func (w *worker) tell(res *fold.Result, poisoned []*fold.Message, state *store.State) {
 	for _, m := range poisoned {
 		w.in.Faults.Event(faults.Poisoned, w.shard, fmt.Sprintf(
-			"message %d on %s cannot be read and was set aside: %v", m.Seq, m.Subject, m.Err))
+			"message %d on %.120s cannot be read and was set aside: %v", m.Seq, m.Subject, m.Err))
 	}
 	for _, g := range res.Lost {
 		w.in.Faults.Event(faults.BatchesLost, w.shard, fmt.Sprintf(
@@ -358,5 +358,10 @@ func (w *worker) showGaps() {
 		w.in.Faults.Set(faults.Gap, w.shard, message)
 	} else {
 		w.in.Faults.Clear(faults.Gap, w.shard)
+	}
+	if message := w.gaps.newer(); message != "" {
+		w.in.Faults.Set(faults.NewerEdge, w.shard, message)
+	} else {
+		w.in.Faults.Clear(faults.NewerEdge, w.shard)
 	}
 }

@@ -54,7 +54,7 @@ func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, send Send
 		kept, err = b.publish(b.n)
 	}
 	if kept {
-		for _, m := range split(edge, shard, send.Seq, send.Low, data) {
+		for _, m := range split(edge, shard, send.Seq, send.Last, send.Low, data) {
 			if m.seq < send.Seq || m.seq > send.Last {
 				panic(fmt.Sprintf("message %+v of shard %d of %s carries batch %d", send, shard, edge, m.seq))
 			}
@@ -66,8 +66,8 @@ func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, send Send
 }
 
 // split returns the batches of a message.
-func split(edge string, shard int, first, low uint64, data []byte) []message {
-	batches, err := hit.DecodeMessage(data, edge, shard, first)
+func split(edge string, shard int, first, last, low uint64, data []byte) []message {
+	batches, err := hit.DecodeMessage(data, edge, shard, first, last-first+1)
 	if err != nil {
 		panic(err)
 	}

@@ -171,6 +171,7 @@ func put(bucket *bbolt.Bucket, edge string, b *batch, now time.Time) (int64, err
 // following ones, up to batch to, as fit into it, and the last of them. It is
 // false when batch from is not there.
 func (s *spool) message(edge string, shard int, from, to uint64) (data []byte, last uint64, ok bool) {
+	to = min(to, from+hit.MaxBatches-1)
 	s.view(edge, shard, func(b *bbolt.Bucket) {
 		c := b.Cursor()
 		seq := from
