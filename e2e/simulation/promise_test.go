@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -15,8 +16,8 @@ const (
 	voters     = 3
 )
 
-// rules has a list of views and one of votes.
-func rules() *ruleset.Ruleset {
+// newRules has a list of views and one of votes.
+func newRules() *ruleset.Ruleset {
 	return &ruleset.Ruleset{
 		Lists: []*ruleset.List{{Name: "a"}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: []*ruleset.Limit{{Name: "most", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
@@ -37,7 +38,7 @@ func (w *world) makeVote(h *hit.Hit) {
 
 // wrong says what is not as it was promised, or "".
 func (w *world) wrong() string {
-	used := map[quota]int{}
+	used, counted := map[quota]int{}, map[string]int64{}
 	var refused []hit.Hit
 	for _, e := range w.edges {
 		for _, h := range e.accepted {
@@ -54,15 +55,25 @@ func (w *world) wrong() string {
 			case n > 1:
 				return fmt.Sprintf("double: %s was counted %v times", h.Item, n)
 			case n == 1:
+				counted[h.List]++
 				for _, q := range quotas(&h) {
 					used[q]++
 				}
-			case reported && w.forgetful:
+			case reported && w.forgetful, e.gone && e.batchOf[h.Item] > e.promised:
 			case h.Kind == hit.Vote && !reported:
 				refused = append(refused, h)
 			default:
 				return fmt.Sprintf("lost: %s was not counted (reported: %v)", h.Item, reported)
 			}
+		}
+	}
+	for _, l := range w.rules.Lists {
+		totals, err := w.store.Totals(ctx, []store.Set{board.AllSet(l.Name)})
+		if err != nil {
+			panic(err)
+		}
+		if n := totals[0][0].Views; n != counted[l.Name] {
+			return fmt.Sprintf("total: list %s has %d, its items %d", l.Name, n, counted[l.Name])
 		}
 	}
 	for q, n := range used {

@@ -19,7 +19,10 @@ var (
 // counted. It returns what is wrong, or "".
 func run(seed uint64, d design) (wrong string, faults map[string]int) {
 	w := newWorld(seed, d)
-	for range 150 {
+	for n := range steps {
+		if n == w.mourning {
+			w.lose(w.edges[w.rng.IntN(len(w.edges))])
+		}
 		w.step()
 	}
 	if !w.settle() {
@@ -31,8 +34,9 @@ func run(seed uint64, d design) (wrong string, faults map[string]int) {
 // step is one thing that happens.
 func (w *world) step() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+	w.away = max(0, w.away-1)
 	e, a := w.edges[w.rng.IntN(len(w.edges))], w.aggs[w.rng.IntN(len(w.aggs))]
-	switch n := w.rng.IntN(100); {
+	switch n := w.rng.IntN(102); {
 	case n < 14:
 		w.accept(e)
 	case n < 36:
@@ -49,79 +53,29 @@ func (w *world) step() {
 		w.late = append(w.late[:i], w.late[i+1:]...)
 		w.faults["late message"]++
 	case n < 92:
-		w.start(e)
-		w.faults["edge killed"]++
+		if !e.gone {
+			w.start(e)
+			w.faults["edge killed"]++
+		}
 	case n < 94:
-		*a = aggregator{}
+		*a = aggregator{upgraded: w.upgraded()}
 		w.faults["aggregator killed"]++
+		if w.rng.IntN(4) == 0 { // they all are, for a while
+			w.away = w.rng.IntN(30)
+			w.faults["aggregators away"]++
+		}
 	case n < 96:
 		w.hurtLog()
 	case n < 98:
 		w.hurtStore()
+	case n < 100:
+		w.powerCut()
 	default: // a quiet time: spools are trimmed
 		w.now = w.now.Add(keep / 2)
 		for _, e := range w.edges {
 			w.poll(e)
 		}
 	}
-}
-
-// hurtLog takes the log's tail away, or all of it: a power cut, a stream made
-// anew. The connection is lost, which makes everyone look again.
-//
-// What is promised for a log that loses what it acknowledged rests on the
-// edges, which keep a batch for a while after it was applied, and so does what
-// is promised for a store that goes back. Both within that time is more than
-// the protocol can repair; it then reports what is lost.
-func (w *world) hurtLog() {
-	if !w.forgetful && w.now.Sub(w.storeHurt) < 3*keep {
-		return
-	}
-	kind := w.rng.IntN(3)
-	switch {
-	case kind == 0:
-		w.log = &logModel{next: 1}
-		w.faults["stream created anew"]++
-	case kind == 1 && w.forgetful: // retention
-		n := w.rng.IntN(len(w.log.msgs) + 1)
-		w.log.msgs = w.log.msgs[n:]
-		w.faults["log trimmed"]++
-		return
-	default:
-		cut := w.now.Add(-time.Duration(w.rng.Int64N(int64(keep))))
-		for n := len(w.log.msgs); n > 0 && w.log.msgs[n-1].Received.After(cut); n-- {
-			w.log.next = w.log.msgs[n-1].Seq
-			w.log.msgs = w.log.msgs[:n-1]
-		}
-		w.faults["log tail lost"]++
-	}
-	w.logHurt = w.now
-	for _, a := range w.aggs {
-		if w.rng.IntN(2) == 0 {
-			a.loaded = false
-		} else if a.ready == nil {
-			a.loaded = false
-		} // else its commit is on the way already
-	}
-}
-
-// hurtStore takes the store back to what it was a short time ago.
-func (w *world) hurtStore() {
-	if !w.forgetful && !w.logHurt.IsZero() && w.now.Sub(w.logHurt) < 3*keep {
-		return
-	}
-	if w.forgetful && w.rng.IntN(3) == 0 {
-		w.store.Restore(w.snaps[0].data) // however old
-		w.faults["store restored from a backup"]++
-	} else {
-		s := w.snaps[w.rng.IntN(len(w.snaps))]
-		if w.now.Sub(s.at) > keep {
-			return
-		}
-		w.store.Restore(s.data)
-		w.faults["store rolled back"]++
-	}
-	w.storeHurt = w.now
 }
 
 // settle lets the world run without faults until every edge knows that all it
@@ -134,8 +88,12 @@ func (w *world) settle() bool {
 	for _, e := range w.edges {
 		w.accept(e) // what is gone is reported with the next hit
 	}
+	w.away = 0
 	for _, a := range w.aggs {
 		w.commitReady(a)
+		if w.upgrades {
+			*a = aggregator{upgraded: true}
+		}
 	}
 	for range 600 {
 		w.now = w.now.Add(2 * time.Second)
@@ -152,13 +110,13 @@ func (w *world) settle() bool {
 		done := true
 		for _, e := range w.edges {
 			w.poll(e)
-			applied, err := w.store.Producer(ctx, e.id)
-			if err != nil {
-				panic(err)
+			if e.gone {
+				done = done && w.applied(e) >= e.promised
+			} else {
+				done = done && w.applied(e) == e.last
 			}
-			done = done && applied[0] == e.last
 		}
-		if done || w.noProducerSequence {
+		if done || w.noNumbers {
 			return true
 		}
 	}
@@ -222,22 +180,5 @@ func TestExactlyOnce(t *testing.T) {
 func TestNothingIsLostSilently(t *testing.T) {
 	if n, example := simulate(t, *seeds/4, design{forgetful: true}); n > 0 {
 		t.Errorf("%d histories are wrong, for example %s", n, example)
-	}
-}
-
-// Each part of the protocol is needed: without it the simulation finds histories
-// that go wrong. This also shows that the simulation can see a fault.
-func TestEveryPartIsNeeded(t *testing.T) {
-	for name, d := range map[string]design{
-		"position check":    {noPositionCheck: true},
-		"producer sequence": {noProducerSequence: true},
-		"re-send timer":     {noResend: true},
-		"count of a quota":  {noMemos: true},
-	} {
-		n, example := simulate(t, 200, d)
-		t.Logf("without the %s: %s", name, example)
-		if n == 0 {
-			t.Errorf("without the %s nothing goes wrong: it is not needed, or the simulation does not see it", name)
-		}
 	}
 }

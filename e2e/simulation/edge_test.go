@@ -1,0 +1,167 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/hit"
+)
+
+// newerVersion is what an edge writes that was upgraded.
+const newerVersion = hit.Version + 1
+
+// edge is one spool directory and the process that works on it.
+type edge struct {
+	id        string
+	spool     map[uint64]*hit.Batch // the file
+	low, last uint64
+	onDisk    uint64 // the last batch that a crash leaves there
+	upgraded  bool
+	sender    *outbox.Sender
+	accepted  []hit.Hit // that were acknowledged to a visitor; each is of an item of its own
+	batchOf   map[string]uint64
+
+	// gone says that the directory is lost. Of what it held, the batches up to
+	// promised are counted all the same.
+	gone     bool
+	promised uint64
+}
+
+// late is a message that the sender has given up on, and that the network still has.
+type late = fold.Message
+
+// start is a process that opens the spool.
+func (w *world) start(e *edge) {
+	for e.last > e.onDisk {
+		delete(e.spool, e.last)
+		e.last--
+	}
+	e.low = min(e.low, e.last+1)
+	e.upgraded = w.upgraded()
+	t := outbox.Timing{Keep: keep}
+	if w.noKeep {
+		t.Keep = time.Nanosecond
+	}
+	if w.noResend {
+		t.Resend, t.ResendMax = 1000*time.Hour, 1000*time.Hour
+	}
+	e.sender = outbox.NewSender(e.low, e.last, t)
+}
+
+// accept is a hit that a visitor is told is counted: it is on disk.
+func (w *world) accept(e *edge) {
+	if e.gone {
+		return
+	}
+	var hits []hit.Hit
+	for i := range 1 + w.rng.IntN(2) {
+		h := hit.Hit{Kind: hit.View, List: "a", Item: fmt.Sprintf("%s-%d-%d", e.id, len(e.accepted), i), Visitor: 1, Time: w.now.UnixMilli()}
+		if w.rng.IntN(2) == 0 {
+			w.makeVote(&h)
+		}
+		hits = append(hits, h)
+	}
+	e.accepted = append(e.accepted, hits...)
+	w.spool(e, hits)
+}
+
+// spool makes hits the next batch of an edge.
+func (w *world) spool(e *edge, hits []hit.Hit) {
+	if w.ackBeforeDisk {
+		e.onDisk = e.last
+	}
+	e.last++
+	if !w.ackBeforeDisk {
+		e.onDisk = e.last
+	}
+	b := &hit.Batch{Version: hit.Version, Edge: e.id, Seq: e.last, Hits: hits}
+	if e.upgraded {
+		b.Version = newerVersion
+	}
+	for i := range hits {
+		e.batchOf[hits[i].Item] = e.last
+	}
+	e.spool[e.last] = b
+	e.sender.Committed(e.last)
+}
+
+// publish sends what the sender wants sent. The network may lose the message,
+// or its acknowledgement, or hold the message back.
+func (w *world) publish(e *edge, faulty bool) {
+	if e.gone {
+		return
+	}
+	s, ok := e.sender.Next()
+	if !ok {
+		return
+	}
+	// A message has as many batches as fit, which is another number each time.
+	s.Last = min(s.Last, s.Seq+w.rng.Uint64N(4))
+	if !e.sender.Take(s.Last) {
+		panic("a sender that is not retired does not send")
+	}
+	m := fold.Message{Subject: hit.Subject(0, e.id), Edge: e.id, BatchSeq: s.Seq, LastSeq: s.Last, Low: s.Low}
+	if w.noLow {
+		m.Low = 1
+	}
+	for seq := s.Seq; seq <= s.Last; seq++ {
+		if e.spool[seq] == nil {
+			panic(fmt.Sprintf("batch %d of %s is sent, but the spool begins at %d", seq, e.id, e.low))
+		}
+		m.Batches = append(m.Batches, e.spool[seq])
+	}
+	fate := 0
+	if faulty {
+		fate = w.rng.IntN(6)
+	}
+	switch fate {
+	case 1: // the message is lost
+		w.failed(e, s)
+	case 2: // the acknowledgement is lost
+		w.log.append(m, w.now)
+		w.failed(e, s)
+	case 3: // the message is late
+		w.late = append(w.late, m)
+		w.failed(e, s)
+	default:
+		w.log.append(m, w.now)
+		e.sender.Acked(s.Seq, w.now)
+	}
+}
+
+// failed is what an edge makes of a message that was not acknowledged.
+func (w *world) failed(e *edge, s outbox.Send) {
+	e.sender.Failed(s.Seq)
+	if !w.renumber {
+		return
+	}
+	for seq := s.Seq; seq <= s.Last; seq++ {
+		if hits := e.spool[seq].Hits; len(hits) > 0 {
+			e.spool[seq] = &hit.Batch{Version: hit.Version, Edge: e.id, Seq: seq}
+			w.spool(e, hits)
+		}
+	}
+}
+
+// poll asks how far the counts are, and trims the spool.
+func (w *world) poll(e *edge) {
+	if e.gone {
+		return
+	}
+	if !w.noNumbers {
+		e.sender.Applied(w.applied(e), w.now)
+	}
+	for low := e.sender.Trim(w.now); e.low < low; e.low++ {
+		delete(e.spool, e.low)
+	}
+}
+
+// lose takes an edge's directory away for good. What the log has of it is counted
+// all the same, as far as nothing is missing before it.
+func (w *world) lose(e *edge) {
+	e.gone = true
+	e.promised = w.log.reaches(w.position(), e.id, w.applied(e))
+	w.faults["edge lost for good"]++
+}
