@@ -64,6 +64,29 @@ func TestFullSpool(t *testing.T) {
 	})
 }
 
+// A message has no more batches than an aggregator reads, however small they are.
+func TestSmallBatches(t *testing.T) {
+	t.Parallel()
+	o := open(t, Options{Dir: t.TempDir()})
+	var batches []*batch
+	for range hit.MaxBatches + 3 {
+		batches = append(batches, &batch{})
+	}
+	if err := o.spool.write(batches, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[uint64]uint64{1: hit.MaxBatches, 3: hit.MaxBatches + 2, 100: hit.MaxBatches + 3} {
+		data, last, ok := o.spool.message(o.spool.edge, 0, from, hit.MaxBatches+3)
+		if !ok || last != want {
+			t.Errorf("the message from batch %d on ends with %d, want %d", from, last, want)
+		}
+		if _, err := hit.DecodeMessage(data, o.spool.edge, 0, from, last-from+1); err != nil {
+			t.Error(err)
+		}
+	}
+	closeNow(t, o)
+}
+
 // TestAppendsShareATransaction: all that come while one write is under way are
 // in the next one.
 func TestAppendsShareATransaction(t *testing.T) {
