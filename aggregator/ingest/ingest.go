@@ -52,6 +52,9 @@ type Ingest struct {
 	metrics *metrics
 	workers []*worker
 
+	// members are the aggregators that divide the shards, this one included; nil
+	// until it has announced itself.
+	members atomic.Pointer[[]string]
 	// usable says that the streams exist and are what they should be.
 	usable atomic.Bool
 	// era counts how often the log turned out to be another one than before.
@@ -81,7 +84,9 @@ func (in *Ingest) Ensure(ctx context.Context) error {
 // Run reads and folds until ctx is done. What is being committed then is
 // finished first.
 func (in *Ingest) Run(ctx context.Context) {
+	in.announce(ctx) // so that the workers need not wait
 	var wg sync.WaitGroup
+	wg.Go(func() { in.divide(ctx) })
 	wg.Go(func() { in.watch(ctx) })
 	for _, w := range in.workers {
 		wg.Go(func() { w.run(ctx) })

@@ -302,6 +302,10 @@ type noLease struct{ store.Store }
 
 func (noLease) Lease(context.Context, int, string, time.Duration) (bool, error) { return true, nil }
 
+func (noLease) Members(_ context.Context, owner string, _ time.Duration) ([]string, error) {
+	return []string{owner}, nil
+}
+
 func TestTwoOwnersAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

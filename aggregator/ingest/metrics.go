@@ -20,6 +20,7 @@ type metrics struct {
 	delay     prometheus.Histogram
 	position  *prometheus.GaugeVec
 	gaps      *prometheus.GaugeVec
+	owned     prometheus.Gauge
 	logBytes  prometheus.Gauge
 	logMax    prometheus.Gauge
 }
@@ -73,6 +74,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "hotboard_gaps",
 			Help: "Edges of which batches came that cannot be counted yet, by shard: earlier ones are missing, or they are of a newer version.",
 		}, []string{"shard"}),
+		owned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hotboard_shards_owned",
+			Help: "How many shards this aggregator folds; hotboard_position shows which.",
+		}),
 		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hotboard_log_bytes",
 			Help: "Size of the log.",
@@ -83,7 +88,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.hits, m.shadowed, m.batches, m.lost, m.conflicts, m.rewinds, m.commit, m.size, m.delay,
-		m.position, m.gaps, m.logBytes, m.logMax)
+		m.position, m.gaps, m.owned, m.logBytes, m.logMax)
 	return m
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/faults"
@@ -18,9 +20,9 @@ import (
 
 // How a worker behaves in time.
 const (
-	leaseTTL   = 10 * time.Second
+	leaseTTL   = 5 * time.Second
 	leaseRenew = leaseTTL / 3
-	standBy    = time.Second            // between two tries to get a lease that another owner has
+	standBy    = 500 * time.Millisecond // between two looks whether the shard is there to be taken
 	idleCheck  = time.Second            // between two looks whether the store is still where it was
 	pace       = 50 * time.Millisecond  // least time from one commit to the next, unless there is a full one to make
 	backoffMin = 100 * time.Millisecond // after an error
@@ -34,7 +36,7 @@ const (
 
 // Reasons to load the state again that are no fault.
 var (
-	errLease = errors.New("another aggregator has the lease")
+	errLease = errors.New("another aggregator folds the shard")
 	errMoved = errors.New("the store is at another position")
 	errEra   = errors.New("the log has to be compared with the position again")
 )
@@ -120,10 +122,19 @@ func (w *worker) logError(ctx context.Context, err error) error {
 	return err
 }
 
-// lease gets or renews the lease, if it is time to.
+// lease gets or renews the lease, if it is time to, or gives it up when the shard
+// is another aggregator's. One that cannot read the log renews nothing, so that
+// another one may go on.
 func (w *worker) lease(ctx context.Context) error {
+	if !w.in.owns(w.shard) {
+		w.release(ctx)
+		return errLease
+	}
 	if time.Since(w.leased) < leaseRenew {
 		return nil
+	}
+	if !w.in.Conn.IsConnected() {
+		return w.logError(ctx, nats.ErrDisconnected)
 	}
 	asked := time.Now()
 	opCtx, cancel := context.WithTimeout(ctx, opTimeout)
@@ -133,11 +144,22 @@ func (w *worker) lease(ctx context.Context) error {
 		return w.storeError(ctx, fmt.Errorf("taking the lease: %w", err))
 	}
 	if !ok {
-		w.leased = time.Time{}
+		w.setLeased(time.Time{})
 		return errLease
 	}
-	w.leased = asked
+	w.setLeased(asked)
 	return nil
+}
+
+// setLeased notes when the lease was last granted; the zero time when it is not held.
+func (w *worker) setLeased(at time.Time) {
+	switch {
+	case w.leased.IsZero() && !at.IsZero():
+		w.in.metrics.owned.Inc()
+	case !w.leased.IsZero() && at.IsZero():
+		w.in.metrics.owned.Dec()
+	}
+	w.leased = at
 }
 
 // standBy forgets what only the one who folds the shard can know.
@@ -172,6 +194,7 @@ func (w *worker) release(ctx context.Context) {
 	if err := w.in.Store.Release(opCtx, w.shard, w.in.Owner); err != nil {
 		w.log.Warn("giving up the lease; it ends by itself", "error", err)
 	}
+	w.setLeased(time.Time{})
 }
 
 // follow reads the log from where the store stands, and folds. It ends with the

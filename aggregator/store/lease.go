@@ -1,15 +1,18 @@
 package store
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Leases are the leases of a store that only one process can have open. They
-// are kept in memory and end with the process. The zero value has none.
+// Leases are the leases and the members of a store that only one process can have
+// open. They are kept in memory and end with the process. The zero value has none.
 type Leases struct {
-	mu   sync.Mutex
-	held map[int]lease
+	mu      sync.Mutex
+	held    map[int]lease
+	members map[string]time.Time // until when
 }
 
 type lease struct {
@@ -39,4 +42,17 @@ func (l *Leases) Release(shard int, owner string) {
 	if l.held[shard].owner == owner {
 		delete(l.held, shard)
 	}
+}
+
+// Members makes owner a member until now+ttl, or no longer one when ttl is 0. It
+// returns all members at now, in ascending order.
+func (l *Leases) Members(owner string, ttl time.Duration, now time.Time) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.members == nil {
+		l.members = make(map[string]time.Time)
+	}
+	l.members[owner] = now.Add(ttl)
+	maps.DeleteFunc(l.members, func(_ string, until time.Time) bool { return !now.Before(until) })
+	return slices.Sorted(maps.Keys(l.members))
 }

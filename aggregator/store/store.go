@@ -186,6 +186,10 @@ type Store interface {
 	Lease(ctx context.Context, shard int, owner string, ttl time.Duration) (bool, error)
 	// Release gives up a lease that owner holds.
 	Release(ctx context.Context, shard int, owner string) error
+	// Members makes owner one of those that divide the shards among them until ttl
+	// has passed, and returns all of them in ascending order. With a ttl of 0 owner
+	// leaves, and the others are returned.
+	Members(ctx context.Context, owner string, ttl time.Duration) ([]string, error)
 
 	Reader
 

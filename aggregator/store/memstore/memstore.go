@@ -280,6 +280,14 @@ func (s *Store) Release(_ context.Context, shardID int, owner string) error {
 	return nil
 }
 
+// Members implements [store.Store].
+func (s *Store) Members(_ context.Context, owner string, ttl time.Duration) ([]string, error) {
+	if err := s.view(0, func(*shard) {}); err != nil {
+		return nil, err
+	}
+	return s.leases.Members(owner, ttl, s.now()), nil
+}
+
 // Top implements [store.Reader].
 func (s *Store) Top(_ context.Context, set store.Set, n int) ([][]store.Entry, error) {
 	top := make([][]store.Entry, s.Shards())

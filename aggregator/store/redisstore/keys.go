@@ -20,6 +20,9 @@ import (
 //	    layout      version of what this comment describes: 2
 //	    shards      number of shards, chosen when the store was created
 //
+//	<prefix>:members                         sorted set: owner → until when it is a
+//	    member, in milliseconds since the Unix epoch by the server's clock
+//
 //	<prefix>:{s<n>}:state                    hash
 //	    pos, fp     Position: sequence in the log, fingerprint of that message
 //	    ver         Position: random number of the last commit
@@ -63,7 +66,8 @@ func newKeys(prefix string, shard int) keys {
 	return keys{prefix + ":{s" + strconv.Itoa(shard) + "}:"}
 }
 
-func metaKey(prefix string) string { return prefix + ":meta" }
+func metaKey(prefix string) string    { return prefix + ":meta" }
+func membersKey(prefix string) string { return prefix + ":members" }
 
 func (k keys) state() string                 { return k.prefix + "state" }
 func (k keys) items(list string) string      { return k.prefix + "items:" + escapeList(list) }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +19,14 @@ return 1`)
 	release = redis.NewScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
+	// members takes the time from the server, so that the clocks of the members need
+	// not agree.
+	members = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+return redis.call('ZRANGE', KEYS[1], 0, -1)`)
 )
 
 // Lease implements [store.Store].
@@ -43,4 +52,17 @@ func (s *Store) Release(ctx context.Context, n int, owner string) error {
 		return fmt.Errorf("giving up the lease of shard %d in Redis: %w", n, err)
 	}
 	return nil
+}
+
+// Members implements [store.Store].
+func (s *Store) Members(ctx context.Context, owner string, ttl time.Duration) ([]string, error) {
+	if s.closed.Load() {
+		return nil, redis.ErrClosed
+	}
+	all, err := members.Eval(ctx, s.writer, []string{membersKey(s.prefix)}, owner, ttl.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("announcing this aggregator to the others in Redis: %w", err)
+	}
+	slices.Sort(all)
+	return all, nil
 }

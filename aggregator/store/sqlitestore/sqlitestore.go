@@ -282,6 +282,11 @@ func (s *Store) Release(_ context.Context, n int, owner string) error {
 	return nil
 }
 
+// Members implements [store.Store].
+func (s *Store) Members(_ context.Context, owner string, ttl time.Duration) ([]string, error) {
+	return s.leases.Members(owner, ttl, s.now()), nil
+}
+
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.view(ctx, func(se *session) error {

@@ -53,6 +53,7 @@ func Run(t *testing.T, b Backend) {
 		{"ManyEntries", testManyEntries},
 		{"Visitors", testVisitors},
 		{"Leases", testLeases},
+		{"Members", testMembers},
 		{"Reopen", testReopen},
 		{"Closed", testClosed},
 		{"RandomCommits", testRandomCommits},

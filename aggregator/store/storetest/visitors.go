@@ -1,10 +1,8 @@
 package storetest
 
 import (
-	"context"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
 )
@@ -61,52 +59,6 @@ func testVisitors(t *testing.T, b Backend) {
 	}
 	add(3, "sequential", sequential)
 	near("sequential", 10_000, 0.02)
-}
-
-func testLeases(t *testing.T, b Backend) {
-	s, ctx := b.open(t, 2), t.Context()
-	lease := func(shard int, owner string, ttl time.Duration) bool {
-		t.Helper()
-		return must[bool](t)(s.Lease(ctx, shard, owner, ttl))
-	}
-	release := func(shard int, owner string) {
-		t.Helper()
-		if err := s.Release(ctx, shard, owner); err != nil {
-			t.Fatal(err)
-		}
-	}
-	release(0, "a") // nobody's
-	equal(t, "a takes shard 0", lease(0, "a", time.Hour), true)
-	equal(t, "a renews", lease(0, "a", time.Hour), true)
-	equal(t, "b takes a's", lease(0, "b", time.Hour), false)
-	equal(t, "b takes shard 1", lease(1, "b", time.Hour), true)
-	release(0, "b")
-	equal(t, "b takes what it released for a", lease(0, "b", time.Hour), false)
-	release(0, "a")
-	equal(t, "b takes what a released", lease(0, "b", time.Hour), true)
-	equal(t, "a takes b's", lease(0, "a", time.Hour), false)
-
-	// A lease that is not renewed ends, and renewing sets the new end.
-	equal(t, "b renews for a moment", lease(0, "b", 20*time.Millisecond), true)
-	eventually(t, "a takes over from b", func() bool { return lease(0, "a", time.Hour) })
-	equal(t, "b takes a's again", lease(0, "b", time.Hour), false)
-	equal(t, "shard 1 is still b's", lease(1, "a", time.Hour), false)
-}
-
-// eventually waits until ok returns true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within 20 s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 func testReopen(t *testing.T, b Backend) {
