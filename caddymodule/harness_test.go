@@ -197,6 +197,17 @@ func provisionEdge(t testing.TB, config string) (*edge, error) {
 	if err != nil {
 		return nil, err
 	}
+	e := edgeOf(t, ctx)
+	t.Cleanup(func() {
+		if err := e.app.Cleanup(); err != nil {
+			t.Errorf("cleaning up: %v", err)
+		}
+	})
+	return e, nil
+}
+
+func edgeOf(t testing.TB, ctx caddy.Context) *edge {
+	t.Helper()
 	httpApp, err := ctx.App("http")
 	if err != nil {
 		t.Fatal(err)
@@ -209,12 +220,7 @@ func provisionEdge(t testing.TB, config string) (*edge, error) {
 	for _, s := range httpApp.(*caddyhttp.App).Servers {
 		e.Server = s
 	}
-	t.Cleanup(func() {
-		if err := e.app.Cleanup(); err != nil {
-			t.Errorf("cleaning up: %v", err)
-		}
-	})
-	return e, nil
+	return e
 }
 
 func adapt(t testing.TB, config string) *caddy.Config {

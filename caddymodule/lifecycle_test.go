@@ -97,6 +97,14 @@ func (l *live) send(r *http.Request) (*http.Response, string, error) {
 	return resp, string(body), err
 }
 
+// edge is the configuration in force, to be asked without a connection. One that is
+// opened right after a reload may be accepted by the old server, which closes it
+// without an answer.
+func (l *live) edge() *edge {
+	l.t.Helper()
+	return edgeOf(l.t, caddy.ActiveContext())
+}
+
 // liveSite is site on a socket.
 func liveSite(list, broker string, options ...string) string {
 	s := strings.Replace(site(list, options...), "http:// {", "http:// {\n bind unix/SOCKET", 1)
