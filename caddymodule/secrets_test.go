@@ -393,6 +393,13 @@ func TestSecretsOfALostBucket(t *testing.T) {
 		if err := js.DeleteKeyValue(t.Context(), hit.LastingBucket.Name); err != nil {
 			t.Fatal(err)
 		}
+		// The server renames the files and removes them later. A bucket of the same name
+		// that is deleted before that keeps its files, and with them its keys.
+		renamed := filepath.Join(log.server.JetStreamConfig().StoreDir, "$G", "streams", ".KV_"+hit.LastingBucket.Name)
+		settle(t, "the files of the bucket to go", func() bool {
+			_, err := os.Stat(renamed)
+			return errors.Is(err, os.ErrNotExist)
+		})
 	}
 	lose()
 	if !bytes.Equal(prepare(a), first) {
