@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
@@ -50,6 +52,9 @@ func (w *waiting) because(err error) {
 func (w *waiting) answer(rw http.ResponseWriter, _ *http.Request) {
 	w.mu.Lock()
 	f := faults.Fault{Kind: faults.StoreAway, Message: w.reason.Error(), Since: w.since}
+	if errors.Is(w.reason, store.ErrEvicts) {
+		f.Kind = faults.StoreEvicts
+	}
 	w.mu.Unlock()
 	faults.WriteReady(rw, []faults.Fault{f})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hotboard/hotboard/aggregator/api"
+	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
@@ -120,8 +121,10 @@ func (a *App) Faults(ctx context.Context) []faults.Fault {
 	if !known(faults.LogAway) && !a.opts.Conn.IsConnected() {
 		found = append(found, faults.Fault{Kind: faults.LogAway, Message: "not connected to NATS", Since: now})
 	}
-	if !known(faults.StoreAway) {
-		if err := a.opts.Store.Ping(ctx); err != nil {
+	if !known(faults.StoreAway) && !known(faults.StoreEvicts) {
+		if err := a.opts.Store.Ping(ctx); errors.Is(err, store.ErrEvicts) {
+			found = append(found, faults.Fault{Kind: faults.StoreEvicts, Message: err.Error(), Since: now})
+		} else if err != nil {
 			found = append(found, faults.Fault{Kind: faults.StoreAway, Message: err.Error(), Since: now})
 		}
 	}

@@ -55,6 +55,8 @@ type Ingest struct {
 	// members are the aggregators that divide the shards, this one included; nil
 	// until it has announced itself.
 	members atomic.Pointer[[]string]
+	// evicts says that nothing may be counted into the store: see watchEvictions.
+	evicts atomic.Bool
 	// usable says that the streams exist and are what they should be.
 	usable atomic.Bool
 	// era counts how often the log turned out to be another one than before.
@@ -88,6 +90,7 @@ func (in *Ingest) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { in.divide(ctx) })
 	wg.Go(func() { in.watch(ctx) })
+	wg.Go(func() { in.watchEvictions(ctx) })
 	for _, w := range in.workers {
 		wg.Go(func() { w.run(ctx) })
 	}

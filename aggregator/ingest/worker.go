@@ -83,6 +83,8 @@ func (w *worker) run(ctx context.Context) {
 		}
 		switch {
 		case ctx.Err() != nil:
+		case errors.Is(err, errEvicts):
+			wait(ctx, standBy)
 		case errors.Is(err, errLease):
 			w.standBy(ctx)
 			wait(ctx, standBy)
@@ -129,6 +131,9 @@ func (w *worker) lease(ctx context.Context) error {
 	if !w.in.owns(w.shard) {
 		w.release(ctx)
 		return errLease
+	}
+	if w.in.evicts.Load() {
+		return errEvicts
 	}
 	if time.Since(w.leased) < leaseRenew {
 		return nil
@@ -218,14 +223,15 @@ func (w *worker) follow(ctx context.Context) error {
 	var last time.Time // of the last commit
 	for {
 		w.cameRound.Store(time.Now().UnixMilli())
-		if err := w.lease(ctx); err != nil {
-			return err
-		}
 		msgs, hits, err := collect(ctx, s, last.Add(pace), tick.C)
 		if err != nil {
 			return w.logError(ctx, err)
 		}
-		// Asked after the messages came: they may be of another log.
+		// Asked after the messages came: they may be for another aggregator, or of
+		// another log.
+		if err := w.lease(ctx); err != nil {
+			return err
+		}
 		if w.in.era.Load() != era {
 			return errEra
 		}

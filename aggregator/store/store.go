@@ -26,6 +26,11 @@ import (
 // was restored from an older copy. Nothing was written. Load the state again.
 var ErrConflict = errors.New("the shard is at another position than the commit was computed from")
 
+// ErrEvicts is wrapped by what Ping returns while the store may drop what it keeps,
+// and after it has dropped some of it, until an operator acts. Nothing should be
+// counted meanwhile. The error says what to do.
+var ErrEvicts = errors.New("the store does not keep everything")
+
 // Position is how far into the log the counts of a shard stand.
 type Position struct {
 	// Seq is the stream sequence of the last message that was applied; 0 when
@@ -193,7 +198,7 @@ type Store interface {
 
 	Reader
 
-	// Ping reports why the store cannot be used now, or nil.
+	// Ping reports why the store cannot be used now, or nil. See [ErrEvicts].
 	Ping(ctx context.Context) error
 	Close() error
 }

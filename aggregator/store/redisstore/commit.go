@@ -51,7 +51,7 @@ func (s *Store) commit(ctx context.Context, h *shard, c *store.Commit, w *writes
 	state := redis.NewIntCmd(ctx, stateArgs(h, c)...)
 	var execErr error
 	err := s.writer.Watch(ctx, func(tx *redis.Tx) error {
-		fields := newStrings(ctx, "hmget", h.keys.state(), positionFields())
+		fields := newStrings(ctx, "hmget", h.keys.state(), append(positionFields(), fieldCanaries))
 		if err := tx.Process(ctx, fields); err != nil {
 			return err
 		}
@@ -62,6 +62,9 @@ func (s *Store) commit(ctx context.Context, h *shard, c *store.Commit, w *writes
 		}
 		if at != c.From {
 			return store.ErrConflict
+		}
+		if v[len(v)-1] == "" {
+			w.canaries()
 		}
 		_, execErr = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			for _, cmd := range w.cmds {
@@ -92,7 +95,8 @@ func (s *Store) damaged(ctx context.Context, h *shard, cause error) error {
 	// Also when the caller has given up: nobody else knows.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(err, s.writer.HSet(ctx, h.keys.state(), fieldDamaged, err.Reason).Err())
+	// Canaries would be missed while somebody removes the keys of the shard.
+	return errors.Join(err, s.writer.HSet(ctx, h.keys.state(), fieldDamaged, err.Reason).Err(), s.withoutCanaries(ctx, h))
 }
 
 func stateArgs(h *shard, c *store.Commit) []any {

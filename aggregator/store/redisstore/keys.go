@@ -19,6 +19,7 @@ import (
 //	<prefix>:meta                            hash
 //	    layout      version of what this comment describes: 2
 //	    shards      number of shards, chosen when the store was created
+//	    evicted     only after keys were evicted: when that was seen, and by what
 //
 //	<prefix>:members                         sorted set: owner → until when it is a
 //	    member, in milliseconds since the Unix epoch by the server's clock
@@ -28,6 +29,7 @@ import (
 //	    ver         Position: random number of the last commit
 //	    p:<edge>    highest batch sequence of that edge that was applied
 //	    damaged     only after a commit that Redis executed in part: why
+//	    canaries    number of canaries that were written with it
 //
 //	<prefix>:{s<n>}:items:<list>             hash: item → record (see packItem)
 //	<prefix>:{s<n>}:score:<list>:<set>       sorted set: item → score
@@ -42,6 +44,9 @@ import (
 //	    counts. What is remembered for ever has no time to live: it goes with the
 //	    list, when somebody removes the list's keys.
 //
+//	<prefix>:{s<n>}:canary:<i>               string; every second one with a time to live
+//	    of a hundred years. Nobody touches it: see evictions.go.
+//
 //	<prefix>:{s<n>}:lease                    string with a time to live: owner
 //	<prefix>:{visitors}:<random>:<n>         string with a time to live of seconds:
 //	    copy of a HyperLogLog, only in a Redis Cluster, which merges within a slot
@@ -53,7 +58,9 @@ const (
 	fieldSeq         = "pos"
 	fieldFingerprint = "fp"
 	fieldVersion     = "ver"
+	fieldEvicted     = "evicted"
 	fieldDamaged     = "damaged"
+	fieldCanaries    = "canaries"
 	fieldProducer    = "p:" // and the edge
 )
 
@@ -79,6 +86,14 @@ func (k keys) lease() string                 { return k.prefix + "lease" }
 
 func (k keys) memos(id bucketID) string {
 	return k.prefix + id.term.String() + ":" + escapeList(id.list) + ":" + strconv.FormatInt(id.start, 10) + ":" + strconv.Itoa(id.bucket)
+}
+
+func (k keys) canaries() []string {
+	all := make([]string, canaryCount)
+	for i := range all {
+		all[i] = k.prefix + "canary:" + strconv.Itoa(i)
+	}
+	return all
 }
 
 // setName is a set in a key, and its field in totals.

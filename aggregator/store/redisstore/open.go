@@ -181,30 +181,34 @@ func (s *Store) eachMaster(ctx context.Context, fn func(context.Context, redis.C
 }
 
 func (s *Store) checkServer(ctx context.Context, c redis.Cmdable) error {
-	info, err := c.Info(ctx).Result()
+	info, err := serverInfo(ctx, c)
 	if err != nil {
 		s.log.Warn("Redis does not tell its settings; make sure that it is version 6.2 or later and that maxmemory-policy is noeviction", "error", err)
 		return nil
 	}
-	settings := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			settings[name] = value
-		}
-	}
-	if v, ok := settings["redis_version"]; ok && !atLeast(v, 6, 2) {
+	if v, ok := info["redis_version"]; ok && !atLeast(v, 6, 2) {
 		return fmt.Errorf("redis is version %s: Hotboard needs 6.2 or later", v)
 	}
-	policy := settings["maxmemory_policy"]
-	if settings["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
-		return fmt.Errorf("redis may evict keys (maxmemory-policy %s), and counts would be lost without a word: "+
-			"set it with: CONFIG SET maxmemory-policy noeviction", policy)
-	}
-	if settings["aof_enabled"] == "0" {
+	if info["aof_enabled"] == "0" {
 		s.log.Warn("Redis keeps no append-only file: when it loses its memory, only what the log still has can be counted again; " +
 			"set it with: CONFIG SET appendonly yes")
 	}
 	return nil
+}
+
+// serverInfo returns what INFO tells, by name.
+func serverInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error) {
+	text, err := c.Info(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info, nil
 }
 
 // atLeast reports whether a version such as 7.0.15 is major.minor or later. What

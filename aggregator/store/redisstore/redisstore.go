@@ -29,13 +29,14 @@ func init() { redis.SetLogger(&logging.VoidLogger{}) }
 
 // Store implements [store.Store].
 type Store struct {
-	reader redis.UniversalClient
-	writer redis.UniversalClient
-	prefix string
-	log    *slog.Logger
-	now    func() time.Time
-	shards []*shard
-	closed atomic.Bool // the cluster client of go-redis goes on after Close
+	reader  redis.UniversalClient
+	writer  redis.UniversalClient
+	prefix  string
+	log     *slog.Logger
+	now     func() time.Time
+	shards  []*shard
+	evicted evicted
+	closed  atomic.Bool // the cluster client of go-redis goes on after Close
 }
 
 var _ store.Store = (*Store)(nil)
@@ -201,7 +202,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.eachMaster(ctx, func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() }); err != nil {
 		return fmt.Errorf("redis does not answer: %w", err)
 	}
-	return nil
+	return s.checkEvictions(ctx)
 }
 
 // Close implements [store.Store].
