@@ -152,7 +152,7 @@ func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (stor
 			w = startWaiting(string(c.Listen), err, log)
 			defer w.stop()
 		}
-		log.Error("the store is away; trying again", "error", err, "in", pause.String())
+		log.Error("the store cannot be used yet; trying again", "error", err, "in", pause.String())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -161,9 +161,10 @@ func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (stor
 	}
 }
 
-// storeAway reports whether a store that could not be opened may come by itself.
+// storeAway reports whether a store that could not be opened may come by itself, or
+// once an operator has put it right.
 func storeAway(err error) bool {
-	if network := net.Error(nil); errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) {
+	if network := net.Error(nil); errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrEvicts) {
 		return true
 	}
 	for _, s := range []string{"LOADING", "MASTERDOWN", "CLUSTERDOWN", "sentinels", "EOF"} { // go-redis has no types for these
