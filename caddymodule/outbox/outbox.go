@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // Errors of [Outbox.Append] and [Outbox.Run].
@@ -57,6 +59,8 @@ type Options struct {
 	Queue int
 	// Logger defaults to none.
 	Logger *zap.Logger
+	// Faults is told what is wrong: kinds of [faults.Edge]. Default: nobody is.
+	Faults *faults.Registry
 }
 
 func (o Options) withDefaults() Options {
@@ -71,6 +75,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
+	}
+	if o.Faults == nil {
+		o.Faults = faults.New(slog.New(slog.DiscardHandler), "hotboard_edge", faults.Edge)
 	}
 	return o
 }
