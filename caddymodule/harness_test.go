@@ -80,7 +80,11 @@ func startLog(t testing.TB, shards int) *natsLog {
 	l.subscribe(t, hit.SubjectApplied, func(m *nats.Msg) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		applied := hit.Applied{Shards: l.applied[string(m.Data)]}
+		var waiting hit.Waiting
+		if err := json.Unmarshal(m.Data, &waiting); err != nil {
+			t.Error(err)
+		}
+		applied := hit.Applied{Shards: l.applied[waiting.Edge]}
 		if applied.Shards == nil {
 			applied.Shards = map[int]uint64{}
 		}

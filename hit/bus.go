@@ -16,8 +16,9 @@ const (
 	PoisonStream  = "HOTBOARD_POISON"
 	SubjectPoison = "hotboard.poison"
 
-	// SubjectApplied answers a request whose body is an edge's id with
-	// [Applied], as JSON: how far the counts include that edge's batches.
+	// SubjectApplied answers a request whose body is [Waiting] with [Applied], both
+	// as JSON: how far the counts include an edge's batches. One aggregator answers;
+	// all of them remember what the edge waits for.
 	SubjectApplied = "hotboard.applied"
 	// SubjectQuery answers a request whose body is [Query] with [Answer], as
 	// JSON: the reading side of the HTTP API, for edges that serve it to visitors.
@@ -84,6 +85,26 @@ type UsedQuota struct {
 	Key    uint64 `json:"key"`
 	Count  int64  `json:"count"` // votes counted
 }
+
+// BehindAfter is how long an accepted hit may wait to be counted before that is a
+// fault, at the edge that accepted it and at every aggregator.
+const BehindAfter = time.Minute
+
+// Waiting asks how far an edge's batches are applied, and reports which of them
+// are not, as far as the edge knows.
+type Waiting struct {
+	Edge string `json:"edge"`
+	// Batches are accepted and not known to be applied.
+	Batches uint64 `json:"batches,omitempty"`
+	// OldestMillis is how long the oldest of them has waited.
+	OldestMillis int64 `json:"oldest_ms,omitempty"`
+	// Refused is why the log, which the edge can reach, has not stored anything for
+	// some seconds, and what to do about it. It is at most MaxRefused bytes long.
+	Refused string `json:"refused,omitempty"`
+}
+
+// MaxRefused bounds [Waiting.Refused].
+const MaxRefused = 512
 
 // Applied says, for each shard, the highest batch sequence of one edge that is
 // in the counts. A shard that has none is absent.

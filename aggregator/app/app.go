@@ -24,6 +24,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -48,6 +49,9 @@ type Options struct {
 	Listen string
 	// Slice is how long an answer holds. Default: [api.DefaultSlice].
 	Slice time.Duration
+	// BehindAfter is how long an accepted hit may wait to be counted before that is a
+	// fault. Default: [hit.BehindAfter].
+	BehindAfter time.Duration
 	// Log says how the broker keeps the log.
 	Log ingest.LogOptions
 	// Logger gets what an operator should know. Default: slog.Default().
@@ -67,6 +71,7 @@ type App struct {
 	ingest   *ingest.Ingest
 	api      *api.API
 	bus      *bus
+	waiting  *waiting
 	outcomes *outcomes
 	metrics  *metrics
 	handler  http.Handler
@@ -91,6 +96,9 @@ func New(o Options) (*App, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.BehindAfter == 0 {
+		o.BehindAfter = hit.BehindAfter
+	}
 	if o.Rules == nil {
 		if o.LoadRules == nil {
 			return nil, errors.New("an aggregator needs rules")
@@ -105,13 +113,15 @@ func New(o Options) (*App, error) {
 	}
 	a := &App{opts: o, faults: faults.New(o.Logger, "hotboard", faults.Aggregator), metrics: newMetrics(o.Registry)}
 	o.Registry.MustRegister(a.faults)
+	a.waiting = newWaiting(a.faults, o.BehindAfter)
 	a.rules.Store(o.Rules)
 	boards := board.New(o.Store, a.rules.Load, o.Now)
 	a.outcomes = newOutcomes(boards, &o, a.metrics)
 	var err error
 	a.ingest, err = ingest.New(ingest.Options{
 		Conn: o.Conn, Store: o.Store, Rules: a.rules.Load, Committed: a.outcomes.committed, Log: o.Log, Owner: owner(),
-		Faults: a.faults, Logger: o.Logger, Registerer: o.Registry,
+		BehindAfter: o.BehindAfter,
+		Faults:      a.faults, Logger: o.Logger, Registerer: o.Registry,
 	})
 	if err != nil {
 		return nil, err
@@ -170,6 +180,7 @@ func (a *App) Start(ctx context.Context) error {
 		a.ingest.Run(run)
 	})
 	wg.Go(func() { a.outcomes.run(run) })
+	wg.Go(func() { a.waiting.run(run) })
 	if a.listener != nil {
 		a.opts.Logger.Info("serving", "address", a.listener.Addr().String())
 		wg.Go(func() { a.serve(run) })

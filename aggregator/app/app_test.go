@@ -55,7 +55,7 @@ func start(t *testing.T, change func(*Options)) *fixture {
 		LoadRules: func() (*ruleset.Ruleset, error) { return f.load() },
 		Slice:     20 * time.Millisecond,
 		Log:       ingest.LogOptions{MaxBytes: 64 << 20},
-		Logger:    slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Logger:    bustest.Logger(t),
 	}
 	if change != nil {
 		change(&o)
@@ -129,12 +129,12 @@ func TestFromTheLogToTheBoard(t *testing.T) {
 	f.edge.Send(bustest.View("articles", "a", 1, now), bustest.View("articles", "a", 2, now), bustest.View("articles", "b", 1, now))
 	f.counts("articles", 3)
 
-	applied := request[hit.Applied](f, hit.SubjectApplied, []byte("edge-1"))
+	applied := request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-1"}`))
 	shard := hit.Shard(hit.View, "articles", "a", testShards)
 	if applied.Shards[shard] != 1 {
 		t.Errorf("applied = %+v", applied)
 	}
-	if none := request[hit.Applied](f, hit.SubjectApplied, []byte("edge-2")); len(none.Shards) != 0 {
+	if none := request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-2"}`)); len(none.Shards) != 0 {
 		t.Errorf("applied of an edge that sent nothing = %+v", none)
 	}
 	body, err := json.Marshal(hit.Query{Path: "/api/items/articles/a"})
@@ -276,8 +276,8 @@ func TestReadyTellsWhatIsWrong(t *testing.T) {
 func TestUnreadableRequestsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
-	request[hit.Applied](f, hit.SubjectApplied, []byte("edge-1")) // somebody listens
-	for _, body := range []string{"", "NOT AN EDGE", strings.Repeat("x", 65)} {
+	request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-1"}`)) // somebody listens
+	for _, body := range []string{"", "edge-1", `{}`, `{"edge":"NOT AN EDGE"}`, `{"edge":"` + strings.Repeat("x", 65) + `"}`} {
 		if msg, err := f.nc.Request(hit.SubjectApplied, []byte(body), 200*time.Millisecond); err == nil {
 			t.Errorf("%q was answered %s: an edge would believe that nothing is applied", body, msg.Data)
 		}
@@ -285,7 +285,7 @@ func TestUnreadableRequestsAreNotAnswered(t *testing.T) {
 	if err := f.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := f.nc.Request(hit.SubjectApplied, []byte("edge-1"), 200*time.Millisecond); err == nil {
+	if msg, err := f.nc.Request(hit.SubjectApplied, []byte(`{"edge":"edge-1"}`), 200*time.Millisecond); err == nil {
 		t.Errorf("without a store the answer is %s", msg.Data)
 	}
 }

@@ -37,6 +37,20 @@ func newBus(a *App) *bus { return &bus{app: a, slots: make(chan struct{}, reques
 func (b *bus) subscribe(nc *nats.Conn) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
+	// Not in the group: every aggregator hears what edges wait for.
+	reports, err := nc.Subscribe(hit.SubjectApplied, func(msg *nats.Msg) {
+		if w, err := readWaiting(msg.Data); err == nil {
+			b.app.waiting.heard(w)
+		}
+	})
+	if err == nil {
+		b.subs = append(b.subs, reports)
+		err = reports.SetPendingLimits(requestsWaiting, bytesWaiting)
+	}
+	if err != nil {
+		b.unsubscribe()
+		return fmt.Errorf("hearing requests on %s: %w", hit.SubjectApplied, err)
+	}
 	for subject, answer := range map[string]func(context.Context, []byte) (any, error){
 		hit.SubjectApplied: b.applied,
 		hit.SubjectQuery:   b.query,
@@ -100,15 +114,25 @@ func (b *bus) serve(ctx context.Context, msg *nats.Msg, answer func(context.Cont
 }
 
 func (b *bus) applied(ctx context.Context, data []byte) (any, error) {
-	edge := string(data)
-	if !hit.ValidEdge(edge) {
-		return nil, fmt.Errorf("%.80q is not the id of an edge", edge)
-	}
-	shards, err := b.app.opts.Store.Producer(ctx, edge)
+	w, err := readWaiting(data)
 	if err != nil {
-		return nil, fmt.Errorf("reading how far edge %s is applied: %w", edge, err)
+		return nil, err
+	}
+	shards, err := b.app.opts.Store.Producer(ctx, w.Edge)
+	if err != nil {
+		return nil, fmt.Errorf("reading how far edge %s is applied: %w", w.Edge, err)
 	}
 	return hit.Applied{Shards: shards}, nil
+}
+
+func readWaiting(data []byte) (w hit.Waiting, err error) {
+	if err := json.Unmarshal(data, &w); err != nil {
+		return w, fmt.Errorf("reading what an edge waits for: %w", err)
+	}
+	if !hit.ValidEdge(w.Edge) {
+		return w, fmt.Errorf("%.80q is not the id of an edge", w.Edge)
+	}
+	return w, nil
 }
 
 func (b *bus) query(ctx context.Context, data []byte) (any, error) {

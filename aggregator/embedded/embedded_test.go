@@ -206,7 +206,7 @@ func countUntilKilled(dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	msg, err := e.Conn().Request(hit.SubjectApplied, []byte("edge"), 10*time.Second)
+	msg, err := e.Conn().Request(hit.SubjectApplied, []byte(`{"edge":"edge"}`), 10*time.Second)
 	if err != nil {
 		return err
 	}

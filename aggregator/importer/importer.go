@@ -316,7 +316,11 @@ func (im *run) applied(ctx context.Context, edge string) (map[int]uint64, error)
 func (im *run) ask(ctx context.Context, edge string) (map[int]uint64, error) {
 	askCtx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	msg, err := im.Conn.RequestWithContext(askCtx, hit.SubjectApplied, []byte(edge))
+	body, err := json.Marshal(hit.Waiting{Edge: edge})
+	if err != nil {
+		return nil, err
+	}
+	msg, err := im.Conn.RequestWithContext(askCtx, hit.SubjectApplied, body)
 	if err != nil {
 		return nil, err
 	}

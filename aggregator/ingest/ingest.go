@@ -24,6 +24,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -38,6 +39,9 @@ type Options struct {
 	// must not block: the shard waits for it.
 	Committed func(*fold.Result)
 	Log       LogOptions
+	// BehindAfter is how long an accepted hit may wait to be counted before that is a
+	// fault. Default: [hit.BehindAfter].
+	BehindAfter time.Duration
 	// Owner names this process among those that fold the same store.
 	Owner      string
 	Faults     *faults.Registry
@@ -70,6 +74,9 @@ func New(o Options) (*Ingest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("using JetStream: %w", err)
 	}
+	if o.BehindAfter == 0 {
+		o.BehindAfter = hit.BehindAfter
+	}
 	in := &Ingest{Options: o, js: js, metrics: newMetrics(o.Registerer)}
 	for shard := range o.Store.Shards() {
 		in.workers = append(in.workers, newWorker(in, shard))
@@ -91,6 +98,7 @@ func (in *Ingest) Run(ctx context.Context) {
 	wg.Go(func() { in.divide(ctx) })
 	wg.Go(func() { in.watch(ctx) })
 	wg.Go(func() { in.watchEvictions(ctx) })
+	wg.Go(func() { in.watchProgress(ctx) })
 	for _, w := range in.workers {
 		wg.Go(func() { w.run(ctx) })
 	}

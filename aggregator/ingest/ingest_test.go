@@ -65,13 +65,22 @@ func (f *fixture) ensure() {
 // start runs an Ingest until stop is called or the test ends.
 func (f *fixture) start(s store.Store, owner string) (fl *faults.Registry, stop func()) {
 	f.t.Helper()
+	return f.startWith(s, owner, nil)
+}
+
+func (f *fixture) startWith(s store.Store, owner string, change func(*Options)) (fl *faults.Registry, stop func()) {
+	f.t.Helper()
 	log := slog.New(slog.NewTextHandler(f.t.Output(), nil))
 	fl = faults.New(slog.New(slog.NewTextHandler(io.Discard, nil)), "hotboard", faults.Aggregator)
 	r := rules(f.t)
-	in, err := New(Options{
+	o := Options{
 		Conn: f.server.Connect(), Store: s, Rules: func() *ruleset.Ruleset { return r },
 		Log: LogOptions{MaxBytes: 64 << 20}, Owner: owner, Faults: fl, Logger: log, Registerer: prometheus.NewRegistry(),
-	})
+	}
+	if change != nil {
+		change(&o)
+	}
+	in, err := New(o)
 	if err != nil {
 		f.t.Fatal(err)
 	}

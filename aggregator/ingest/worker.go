@@ -50,6 +50,7 @@ type worker struct {
 
 	cameRound atomic.Int64  // when the loop last turned, in milliseconds since the Unix epoch
 	applied   atomic.Uint64 // stream sequence of the position, while the lease is held
+	reached   atomic.Int64  // when the log got the last message that was applied, in milliseconds since the Unix epoch
 
 	leased  time.Time      // when the lease was last granted
 	known   store.Position // last position that the store was known to have, by this worker
@@ -295,6 +296,9 @@ func (w *worker) compare(now store.Position) {
 func (w *worker) at(pos store.Position) {
 	w.known = pos
 	w.applied.Store(pos.Seq)
+	if pos.Seq == 0 {
+		w.reached.Store(0)
+	}
 	w.in.metrics.position.WithLabelValues(w.label).Set(float64(pos.Seq))
 }
 
@@ -350,6 +354,7 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 	}
 	fold.Advance(state, res.Commit)
 	w.at(state.Position)
+	w.reached.Store(msgs[len(msgs)-1].Received.UnixMilli())
 	w.fine()
 	w.in.metrics.committed(msgs, hits, res, time.Since(began))
 	if w.in.Committed != nil {

@@ -28,6 +28,8 @@ type fakeBus struct {
 	applied map[string]map[int]uint64
 	counted map[string]int // by item
 	lost    uint64
+	waiting hit.Waiting // reported last
+	down    error       // no connection
 }
 
 // message is one batch of a message of the log: which batches share one does not
@@ -104,13 +106,20 @@ func (b *fakeBus) fold(m message) {
 	}
 }
 
-func (b *fakeBus) Applied(ctx context.Context, edge string) (map[int]uint64, error) {
+func (b *fakeBus) Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.waiting = waiting
 	if b.away {
 		return nil, errBus
 	}
-	return maps.Clone(b.applied[edge]), nil
+	return maps.Clone(b.applied[waiting.Edge]), nil
+}
+
+func (b *fakeBus) Connected() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.down
 }
 
 func (b *fakeBus) set(change func()) {

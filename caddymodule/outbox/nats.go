@@ -132,12 +132,9 @@ func (b *NATS) Publish(ctx context.Context, shard int, edge string, send Send, d
 // checked returns the connection, once the stream was seen on it to have the
 // right number of shards.
 func (b *NATS) checked(ctx context.Context) (*link, error) {
-	nc := b.conn()
-	if nc == nil {
-		return nil, errNoConnection
-	}
-	if !nc.IsConnected() {
-		return nil, fmt.Errorf("%w: it is %v", errNoConnection, nc.Status())
+	nc, err := b.connected()
+	if err != nil {
+		return nil, err
 	}
 	reconnects := nc.Stats().Reconnects
 	known := func() *link {
@@ -175,13 +172,35 @@ func (b *NATS) checked(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// Applied implements [Bus].
-func (b *NATS) Applied(ctx context.Context, edge string) (map[int]uint64, error) {
+// Connected implements [Bus].
+func (b *NATS) Connected() error {
+	_, err := b.connected()
+	return err
+}
+
+// connected returns the connection if there is one.
+func (b *NATS) connected() (*nats.Conn, error) {
 	nc := b.conn()
 	if nc == nil {
 		return nil, errNoConnection
 	}
-	msg, err := nc.RequestWithContext(ctx, hit.SubjectApplied, []byte(edge))
+	if !nc.IsConnected() {
+		return nil, fmt.Errorf("%w: it is %v", errNoConnection, nc.Status())
+	}
+	return nc, nil
+}
+
+// Applied implements [Bus].
+func (b *NATS) Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64, error) {
+	nc, err := b.connected()
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(waiting)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", hit.SubjectApplied, err)
+	}
+	msg, err := nc.RequestWithContext(ctx, hit.SubjectApplied, body)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, fmt.Errorf("no aggregator answers on %s: %w", hit.SubjectApplied, err)
 	}

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -191,7 +192,7 @@ func TestNATSWithoutConnection(t *testing.T) {
 	if err := bus.Publish(t.Context(), 0, "edge", Send{Seq: 1, Last: 1, Low: 1}, []byte("x")); !errors.Is(err, errNoConnection) {
 		t.Errorf("Publish: %v", err)
 	}
-	if _, err := bus.Applied(t.Context(), "edge"); !errors.Is(err, errNoConnection) {
+	if _, err := bus.Applied(t.Context(), hit.Waiting{Edge: "edge"}); !errors.Is(err, errNoConnection) {
 		t.Errorf("Applied: %v", err)
 	}
 	nc, err := Connect("nats://127.0.0.1:"+strconv.Itoa(services.FreePort(t)), zap.NewNop())
@@ -245,7 +246,7 @@ func TestNATSApplied(t *testing.T) {
 	bus := NewNATS(func() *nats.Conn { return nc }, natsShards)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := bus.Applied(ctx, "edge"); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := bus.Applied(ctx, hit.Waiting{Edge: "edge"}); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("without an aggregator: %v", err)
 	}
 	answers := map[string]string{
@@ -255,21 +256,25 @@ func TestNATSApplied(t *testing.T) {
 		"empty": ``,
 	}
 	_, err := nc.Subscribe(hit.SubjectApplied, func(m *nats.Msg) {
-		if err := m.Respond([]byte(answers[string(m.Data)])); err != nil {
+		var w hit.Waiting
+		if err := json.Unmarshal(m.Data, &w); err != nil {
+			t.Error(err)
+		}
+		if err := m.Respond([]byte(answers[w.Edge])); err != nil {
 			t.Error(err)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := bus.Applied(ctx, "some"); err != nil || len(got) != 2 || got[0] != 5 || got[2] != 7 {
+	if got, err := bus.Applied(ctx, hit.Waiting{Edge: "some"}); err != nil || len(got) != 2 || got[0] != 5 || got[2] != 7 {
 		t.Errorf("some: %v %v", got, err)
 	}
-	if got, err := bus.Applied(ctx, "none"); err != nil || len(got) != 0 {
+	if got, err := bus.Applied(ctx, hit.Waiting{Edge: "none"}); err != nil || len(got) != 0 {
 		t.Errorf("none: %v %v", got, err)
 	}
 	for _, edge := range []string{"error", "empty"} {
-		if got, err := bus.Applied(ctx, edge); err == nil {
+		if got, err := bus.Applied(ctx, hit.Waiting{Edge: edge}); err == nil {
 			t.Errorf("%s was read as %v", edge, got)
 		}
 	}

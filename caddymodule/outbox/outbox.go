@@ -57,6 +57,9 @@ type Options struct {
 	// Queue is how many views, and how many appended hits, may wait in memory.
 	// Default 8192.
 	Queue int
+	// BehindAfter is how long a batch may wait to be applied before that is a fault.
+	// Default: [hit.BehindAfter].
+	BehindAfter time.Duration
 	// Logger defaults to none.
 	Logger *zap.Logger
 	// Faults is told what is wrong: kinds of [faults.Edge]. Default: nobody is.
@@ -72,6 +75,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Queue <= 0 {
 		o.Queue = 8192
+	}
+	if o.BehindAfter <= 0 {
+		o.BehindAfter = hit.BehindAfter
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

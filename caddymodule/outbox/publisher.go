@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/hit"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 	// How long a spool with a past waits for the first answer before it publishes
 	// without one.
 	firstAnswer = 10 * time.Second
-	// busGrace is how long the bus may fail before it is logged: when all is
-	// started at once, it is not there at first.
+	// busGrace is how long the bus may fail before it is logged and a fault: when all
+	// is started at once, it is not there at first.
 	busGrace = 5 * time.Second
 )
 
@@ -37,8 +39,11 @@ type Bus interface {
 	// log has it.
 	Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error
 	// Applied returns the highest batch sequence of an edge that is in the
-	// counts, by shard. A shard that has none is absent.
-	Applied(ctx context.Context, edge string) (map[int]uint64, error)
+	// counts, by shard. A shard that has none is absent. Whoever answers remembers
+	// what the edge waits for.
+	Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64, error)
+	// Connected returns why there is no connection to the log, or nil.
+	Connected() error
 }
 
 // run is one call of Run.
@@ -51,9 +56,11 @@ type run struct {
 	lanes  sync.WaitGroup
 	// started is used by Run before watch, and by the writer while watch waits for it.
 	started map[*lane]bool
-	acked   chan struct{} // something waits to be applied; room for one
+	stir    chan struct{} // something waits to be applied; room for one
 
 	publishTrouble, appliedTrouble *trouble
+	// connected is when there was a connection last, or when the run began; watch's.
+	connected time.Time
 }
 
 // Run publishes what is in the spool and what is added to it, until ctx ends or
@@ -66,9 +73,10 @@ func (o *Outbox) Run(ctx context.Context, bus Bus) error {
 		o: o, bus: bus, ctx: ctx, cancel: cancel,
 		done:           make(chan struct{}),
 		started:        make(map[*lane]bool),
-		acked:          make(chan struct{}, 1),
+		stir:           make(chan struct{}, 1),
 		publishTrouble: &trouble{log: o.log, what: "publishing hits", grace: busGrace},
 		appliedTrouble: &trouble{log: o.log, what: "asking the aggregator for the applied positions", grace: busGrace},
+		connected:      time.Now(),
 	}
 	o.mu.Lock()
 	switch {
@@ -154,13 +162,14 @@ func (r *run) publish(l *lane) {
 			if send.Again {
 				r.o.counters.resent.Add(send.Last + 1 - send.Seq)
 			}
-			signal(r.acked)
+			signal(r.stir)
 			signal(r.o.progress)
 			if send.Last == all { // nothing waited: let something gather
 				r.sleep(time.Until(began.Add(sendPace)))
 			}
 		case r.ctx.Err() == nil:
 			r.publishTrouble.fail(err)
+			signal(r.stir)
 			r.o.counters.failed.Add(1)
 			backoff = min(max(retryMin, 2*backoff), retryMax)
 			r.sleep(jitter(backoff))
@@ -201,32 +210,29 @@ func (r *run) sleep(d time.Duration) {
 	}
 }
 
-// watch learns what was applied and trims the spool behind it. It rests while
-// the spool is empty.
+// watch learns what was applied, trims the spool behind it, and raises faults. It
+// asks nobody while the spool is empty.
 func (r *run) watch() {
 	for r.ctx.Err() == nil {
 		unapplied, kept := r.o.load()
-		switch {
-		case unapplied > 0:
+		if unapplied > 0 {
 			r.sleep(jitter(pollWaiting))
-		case kept > 0:
+		} else {
 			select {
 			case <-time.After(jitter(pollKept)):
-			case <-r.acked:
-				continue
-			case <-r.ctx.Done():
-			}
-		default:
-			select {
-			case <-r.acked:
+			case <-r.stir:
 				continue
 			case <-r.ctx.Done():
 			}
 		}
-		if r.ctx.Err() == nil {
+		if r.ctx.Err() != nil {
+			return
+		}
+		if kept > 0 {
 			r.poll()
 			r.o.trim(r.ctx)
 		}
+		r.judge()
 	}
 }
 
@@ -245,15 +251,11 @@ func (o *Outbox) load() (unapplied, kept uint64) {
 // poll asks for the applied positions of every edge id in the spool, and
 // reports whether it got them.
 func (r *run) poll() bool {
-	r.o.mu.Lock()
-	edges := map[string]bool{}
-	for _, l := range r.o.lanes {
-		edges[l.edge] = true
-	}
-	r.o.mu.Unlock()
-	for edge := range edges {
+	refused := r.refused()
+	for edge, b := range r.o.backlogs() {
+		waiting := hit.Waiting{Edge: edge, Batches: b.batches, OldestMillis: b.oldest.Milliseconds(), Refused: refused}
 		ctx, cancel := context.WithTimeout(r.ctx, appliedTimeout)
-		applied, err := r.bus.Applied(ctx, edge)
+		applied, err := r.bus.Applied(ctx, waiting)
 		cancel()
 		if err != nil {
 			if r.ctx.Err() == nil {

@@ -50,28 +50,15 @@ func (o *Outbox) Stats() Stats {
 	}
 	s.QueuedViews, s.QueuedHits, s.DroppedViews = o.queue.depth()
 
-	type head struct {
-		lane *lane
-		seq  uint64
+	for _, b := range o.backlogs() {
+		s.Unsent += b.unsent
+		s.Unapplied += b.batches
+		s.OldestUnapplied = max(s.OldestUnapplied, b.oldest)
 	}
-	var heads []head
 	o.mu.Lock()
-	for _, l := range o.lanes {
-		s.Unsent += l.sender.Unsent()
-		if n := l.sender.Unapplied(); n > 0 {
-			s.Unapplied += n
-			heads = append(heads, head{l, l.sender.last - n + 1})
-		}
-	}
+	defer o.mu.Unlock()
 	if r := o.run; r != nil {
 		s.PublishError, s.AppliedError = r.publishTrouble.err(), r.appliedTrouble.err()
-	}
-	o.mu.Unlock()
-	now := time.Now()
-	for _, h := range heads {
-		if at, ok := o.spool.spooled(h.lane.edge, h.lane.shard, h.seq); ok {
-			s.OldestUnapplied = max(s.OldestUnapplied, now.Sub(at))
-		}
 	}
 	return s
 }

@@ -63,3 +63,13 @@ func (t *trouble) err() error {
 	defer t.mu.Unlock()
 	return t.last
 }
+
+// lasting returns the last error of a failure that has lasted for grace, or nil.
+func (t *trouble) lasting() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil || time.Since(t.since) < t.grace {
+		return nil
+	}
+	return t.last
+}

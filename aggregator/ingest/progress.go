@@ -1,0 +1,118 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
+)
+
+// progress compares the log with how far its shards are applied, whoever applies
+// them: it trusts neither a worker nor a lease.
+type progress struct {
+	created time.Time // of the stream
+	era     uint64
+	shards  []shardProgress
+}
+
+type shardProgress struct {
+	at uint64 // position that the store was last known to have
+	// Everything of the shard up to here is applied, as long as the position is not
+	// below at. It spares NATS to search the same stretch again.
+	clean uint64
+}
+
+// watchProgress raises Behind, until ctx is done.
+func (in *Ingest) watchProgress(ctx context.Context) {
+	p := &progress{shards: make([]shardProgress, in.Store.Shards())}
+	every := in.BehindAfter / 6
+	for wait(ctx, every); ctx.Err() == nil; wait(ctx, every) {
+		if in.usable.Load() {
+			p.look(ctx, in)
+		}
+	}
+}
+
+// look raises or clears Behind for every shard. What cannot be asked stays as it
+// was: StoreAway or LogAway says why.
+func (p *progress) look(ctx context.Context, in *Ingest) {
+	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
+	defer cancel()
+	p.readPositions(ctx, in)
+	stream, err := in.js.Stream(ctx, hit.Stream)
+	if err != nil {
+		return
+	}
+	info := stream.CachedInfo()
+	if era := in.era.Load(); era != p.era || !info.Created.Equal(p.created) {
+		p.era, p.created = era, info.Created
+		for i := range p.shards {
+			p.shards[i].clean = 0
+		}
+	}
+	for shard := range p.shards {
+		s, w := &p.shards[shard], in.workers[shard]
+		if time.Since(time.UnixMilli(w.reached.Load())) < in.BehindAfter && w.applied.Load() >= s.at {
+			// What comes after a message that is not old is not old either.
+			in.Faults.Clear(faults.Behind, shard)
+			continue
+		}
+		oldest, err := s.oldest(ctx, stream, shard, info.State.LastSeq)
+		switch age := time.Since(oldest); {
+		case err != nil:
+		case oldest.IsZero() || age < in.BehindAfter:
+			in.Faults.Clear(faults.Behind, shard)
+		default:
+			in.Faults.Set(faults.Behind, shard, fmt.Sprintf(
+				"the log has messages that were not applied for %s; the aggregator that has the lease is stuck, too slow, or gone", rough(age)))
+		}
+	}
+}
+
+// rough is how old something is, so that shards that stopped together say the same.
+func rough(age time.Duration) string {
+	if age >= 2*time.Hour {
+		return fmt.Sprintf("%d hours", age/time.Hour)
+	}
+	return fmt.Sprintf("%d minutes", max(1, age/time.Minute))
+}
+
+func (p *progress) readPositions(ctx context.Context, in *Ingest) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for shard := range p.shards {
+		pos, err := in.Store.Position(ctx, shard)
+		if err != nil {
+			return // the positions from before do
+		}
+		s := &p.shards[shard]
+		if pos.Seq < s.at {
+			s.clean = 0
+		}
+		s.at = pos.Seq
+	}
+}
+
+// oldest returns when the log got the first message of the shard that is not
+// applied; zero when there is none.
+func (s *shardProgress) oldest(ctx context.Context, stream jetstream.Stream, shard int, last uint64) (time.Time, error) {
+	from := max(s.at, s.clean)
+	if from >= last {
+		return time.Time{}, nil
+	}
+	msg, err := stream.GetMsg(ctx, from+1, jetstream.WithGetMsgSubject(hit.ShardSubjects(shard)))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		s.clean = last
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.clean = msg.Sequence - 1
+	return msg.Time, nil
+}
