@@ -21,6 +21,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -53,6 +54,8 @@ type API struct {
 	cache  *cache
 	flight singleflight.Group
 	builds chan struct{} // one token for each build under way
+
+	unanswered *faults.Repeated
 }
 
 // New returns an API with an empty cache.
@@ -60,7 +63,10 @@ func New(o Options) *API {
 	if o.Slice <= 0 {
 		o.Slice = DefaultSlice
 	}
-	return &API{Options: o, cache: newCache(cacheBytes), builds: make(chan struct{}, buildsAtOnce)}
+	return &API{
+		Options: o, cache: newCache(cacheBytes), builds: make(chan struct{}, buildsAtOnce),
+		unanswered: faults.NewRepeated(o.Logger, slog.LevelWarn, "a query could not be answered"),
+	}
 }
 
 // Forget drops every cached answer: the rules have changed.
@@ -187,7 +193,7 @@ func (a *API) build(ctx context.Context, r request, slice int64) answer {
 }
 
 func (a *API) unavailable(r request, err error) answer {
-	a.Logger.Warn("a query could not be answered", "list", r.list, "period", r.period, "id", fmt.Sprintf("%.256q", r.id), "error", err)
+	a.unanswered.Log("list", r.list, "period", r.period, "id", fmt.Sprintf("%.256q", r.id), "error", err)
 	return failure(&Error{http.StatusServiceUnavailable, "unavailable", "The counts cannot be read at the moment; try again."})
 }
 

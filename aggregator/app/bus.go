@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // queue is the group of aggregators of which one answers each request.
@@ -30,9 +32,16 @@ type bus struct {
 	cancel context.CancelFunc
 	subs   []*nats.Subscription
 	wg     sync.WaitGroup
+
+	unanswered *faults.Repeated
 }
 
-func newBus(a *App) *bus { return &bus{app: a, slots: make(chan struct{}, requestsAtOnce)} }
+func newBus(a *App) *bus {
+	return &bus{
+		app: a, slots: make(chan struct{}, requestsAtOnce),
+		unanswered: faults.NewRepeated(a.opts.Logger, slog.LevelWarn, "a request over NATS was not answered"),
+	}
+}
 
 func (b *bus) subscribe(nc *nats.Conn) error {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -108,7 +117,7 @@ func (b *bus) serve(ctx context.Context, msg *nats.Msg, answer func(context.Cont
 		}
 		b.app.metrics.answered("nats "+msg.Subject, err == nil, time.Since(began))
 		if err != nil && ctx.Err() == nil {
-			b.app.opts.Logger.Warn("a request over NATS was not answered", "subject", msg.Subject, "error", err)
+			b.unanswered.Log("subject", msg.Subject, "error", err)
 		}
 	})
 }

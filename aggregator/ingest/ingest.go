@@ -55,6 +55,8 @@ type Ingest struct {
 	js      jetstream.JetStream
 	metrics *metrics
 	workers []*worker
+	// What all workers log at once.
+	reloads, interruptions *faults.Repeated
 
 	// members are the aggregators that divide the shards, this one included; nil
 	// until it has announced itself.
@@ -77,7 +79,11 @@ func New(o Options) (*Ingest, error) {
 	if o.BehindAfter == 0 {
 		o.BehindAfter = hit.BehindAfter
 	}
-	in := &Ingest{Options: o, js: js, metrics: newMetrics(o.Registerer)}
+	in := &Ingest{
+		Options: o, js: js, metrics: newMetrics(o.Registerer),
+		reloads:       faults.NewRepeated(o.Logger, slog.LevelInfo, "loading the state again"),
+		interruptions: faults.NewRepeated(o.Logger, slog.LevelWarn, "folding is interrupted"),
+	}
 	for shard := range o.Store.Shards() {
 		in.workers = append(in.workers, newWorker(in, shard))
 	}
@@ -127,7 +133,7 @@ func (in *Ingest) brokerError(err error) error {
 	if err == nil || errors.Is(err, errDisconnected) || in.Conn.IsConnected() {
 		return err
 	}
-	return fmt.Errorf("not connected to NATS: %w", err)
+	return fmt.Errorf("%w: %w", errNotConnected, err)
 }
 
 // away reports whether err is only the end of the program.

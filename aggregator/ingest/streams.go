@@ -186,7 +186,7 @@ func hint(err error) error {
 	case errStorageExceeded:
 		return fmt.Errorf("%w (give JetStream more storage on the server, or the log less: nats.max_bytes)", err)
 	case errNoJetStream, jetstream.JSErrCodeJetStreamNotEnabledForAccount:
-		return fmt.Errorf("%w (start nats-server with -js, or enable JetStream in its configuration)", err)
+		return fmt.Errorf("%w (start nats-server with -js, or enable JetStream in its configuration; if its disk was full, make room and restart it)", err)
 	}
 	return err
 }

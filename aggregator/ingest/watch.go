@@ -48,7 +48,7 @@ func (in *Ingest) look(ctx context.Context, created *time.Time) error {
 	}
 	stream, err := in.js.Stream(ctx, hit.Stream)
 	if err != nil {
-		return fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
+		return fmt.Errorf("looking at the stream %s: %w", hit.Stream, hint(err))
 	}
 	info := stream.CachedInfo()
 	if err := checkShards(info.Config.Metadata, in.Store.Shards()); err != nil {
@@ -80,7 +80,7 @@ func (in *Ingest) judge(ctx context.Context, err error) {
 		in.Faults.Set(faults.LogShards, faults.Whole, err.Error())
 		in.close()
 	default:
-		in.Faults.Set(faults.LogAway, faults.Whole, err.Error())
+		in.Faults.Set(faults.LogAway, faults.Whole, cause("NATS", err))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			in.close()
 		}

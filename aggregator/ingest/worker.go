@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -91,27 +90,21 @@ func (w *worker) run(ctx context.Context) {
 			wait(ctx, standBy)
 		case errors.Is(err, store.ErrConflict):
 			w.in.metrics.conflicts.Inc()
-			w.log.Info("loading the state again", "reason", err)
+			w.in.reloads.Log("reason", err, "shard", w.shard)
 		case errors.Is(err, errMoved), errors.Is(err, errEra), errors.Is(err, errDisconnected):
-			w.log.Info("loading the state again", "reason", err)
+			w.in.reloads.Log("reason", err, "shard", w.shard)
 		default:
 			w.backoff = min(max(backoffMin, 2*w.backoff), backoffMax)
-			w.log.Warn("folding is interrupted", "error", err, "retry_in", w.backoff)
+			w.in.interruptions.Log("error", err, "shard", w.shard, "retry_in", w.backoff)
 			wait(ctx, w.backoff/2+rand.N(w.backoff/2))
 		}
 	}
 }
 
-// cause is an error's text without the shard, so that the same error in all shards
-// is one fault.
-func (w *worker) cause(err error) string {
-	return strings.ReplaceAll(err.Error(), "shard "+w.label, "a shard")
-}
-
 // storeError notes that the store did not do what it was asked.
 func (w *worker) storeError(ctx context.Context, err error) error {
 	if away(ctx, err) && !errors.Is(err, store.ErrConflict) {
-		w.in.Faults.Set(faults.StoreAway, w.shard, w.cause(err))
+		w.in.Faults.Set(faults.StoreAway, w.shard, w.storeCause(err))
 	}
 	return err
 }
@@ -120,7 +113,7 @@ func (w *worker) storeError(ctx context.Context, err error) error {
 func (w *worker) logError(ctx context.Context, err error) error {
 	err = w.in.brokerError(err)
 	if away(ctx, err) && !errors.Is(err, errDisconnected) {
-		w.in.Faults.Set(faults.LogAway, w.shard, w.cause(err))
+		w.in.Faults.Set(faults.LogAway, w.shard, w.logCause(err))
 	}
 	return err
 }

@@ -1,0 +1,40 @@
+package faults
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Repeated logs one thing that may happen often: the first time at once, then at
+// most one line every [LogEvery], with how many times it happened since the last.
+// It is for what accompanies a fault in many places; the fault itself, with its
+// end, is the [Registry]'s.
+type Repeated struct {
+	log     *slog.Logger
+	level   slog.Level
+	message string
+
+	mu     sync.Mutex
+	times  int // that are not in the log
+	logged time.Time
+}
+
+// NewRepeated returns a Repeated that logs message.
+func NewRepeated(log *slog.Logger, level slog.Level, message string) *Repeated {
+	return &Repeated{log: log, level: level, message: message}
+}
+
+// Log notes that it happened, with attributes as for [slog.Logger.Log].
+func (r *Repeated) Log(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times++
+	now := time.Now()
+	if now.Sub(r.logged) < LogEvery {
+		return
+	}
+	r.log.Log(context.Background(), r.level, r.message, append(args, "times", r.times)...)
+	r.times, r.logged = 0, now
+}
