@@ -41,8 +41,8 @@ type Options struct {
 	// LoadRules reads the rules again for ReloadRules. Without it there is no
 	// POST /-/reload.
 	LoadRules func() (*ruleset.Ruleset, error)
-	// ReloadToken is the bearer token that POST /-/reload asks for. Without it only
-	// programs on the same machine may.
+	// ReloadToken is the bearer token that POST /-/reload and POST /-/acknowledge ask
+	// for. Without it only programs on the same machine may.
 	ReloadToken string
 	// Listen is the address of the HTTP listener, such as 127.0.0.1:7070. Empty:
 	// there is none, and the caller serves Handler.

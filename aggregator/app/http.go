@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ func (a *App) newHandler() http.Handler {
 		// A page in a browser on this machine must not reload either.
 		mux.Handle("POST /-/reload", http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.reload)))
 	}
+	mux.Handle("POST /-/acknowledge", http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.acknowledge)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		api.WriteError(w, &api.Error{Status: http.StatusNotFound, Code: "not_found", Message: "There is nothing here."})
 	})
@@ -131,10 +133,31 @@ func (a *App) Faults(ctx context.Context) []faults.Fault {
 	return found
 }
 
+// acknowledge takes note of what the counts lack, which is a fault until then.
+func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) {
+	if !a.mayOperate(w, r) {
+		return
+	}
+	losses, err := a.opts.Store.Acknowledge(r.Context())
+	for _, l := range losses {
+		a.opts.Logger.Warn("it is acknowledged that the counts lack batches", "shard", l.Shard, "edge", l.Edge, "from", l.From, "to", l.To, "batches", l.Batches)
+	}
+	a.ingest.ShowLosses(r.Context())
+	if err != nil {
+		api.WriteError(w, &api.Error{Status: http.StatusServiceUnavailable, Code: "unavailable", Message: err.Error()})
+		return
+	}
+	if losses == nil {
+		losses = []store.Loss{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(struct { // the client's loss
+		Acknowledged []store.Loss `json:"acknowledged"`
+	}{losses})
+}
+
 func (a *App) reload(w http.ResponseWriter, r *http.Request) {
-	if !a.mayReload(r) {
-		api.WriteError(w, &api.Error{Status: http.StatusForbidden, Code: "forbidden",
-			Message: "Reloading needs the bearer token of the configuration, or a request from the same machine when there is none."})
+	if !a.mayOperate(w, r) {
 		return
 	}
 	if err := a.ReloadRules(); err != nil {
@@ -145,7 +168,17 @@ func (a *App) reload(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintln(w, `{"ok":true}`)
 }
 
-func (a *App) mayReload(r *http.Request) bool {
+// mayOperate reports whether a request may change anything, and refuses it if not.
+func (a *App) mayOperate(w http.ResponseWriter, r *http.Request) bool {
+	if a.operator(r) {
+		return true
+	}
+	api.WriteError(w, &api.Error{Status: http.StatusForbidden, Code: "forbidden",
+		Message: "This needs the bearer token of the configuration, or a request from the same machine when there is none."})
+	return false
+}
+
+func (a *App) operator(r *http.Request) bool {
 	if a.opts.ReloadToken != "" {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		return ok && subtle.ConstantTimeCompare([]byte(token), []byte(a.opts.ReloadToken)) == 1
@@ -153,6 +186,9 @@ func (a *App) mayReload(r *http.Request) bool {
 	// A proxy on this machine speaks for somebody else.
 	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
 		return false
+	}
+	if r.RemoteAddr == "@" { // a Unix socket
+		return true
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback()

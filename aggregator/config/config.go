@@ -32,8 +32,8 @@ type Config struct {
 	// Listen is the address of the HTTP listener, which is for operators and
 	// programs. Default: 127.0.0.1:7070.
 	Listen Text `json:"listen"`
-	// ReloadToken is the bearer token that POST /-/reload asks for. Default: none;
-	// only programs on the same machine may then.
+	// ReloadToken is the bearer token that POST /-/reload and POST /-/acknowledge ask
+	// for. Default: none; only programs on the same machine may then.
 	ReloadToken Text `json:"reload_token"`
 	// Slice is how long an answer holds, up to 2 minutes. Default: 1s.
 	Slice ruleset.Duration `json:"slice"`

@@ -105,6 +105,9 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 	if err := t.read(ctx, state.Position); err != nil {
 		return nil, fmt.Errorf("reading what the counts of shard %d are: %w", shard, err)
 	}
+	if res.Commit.Losses, err = f.losses(ctx, shard, a.lost); err != nil {
+		return nil, fmt.Errorf("reading what the counts of shard %d lack: %w", shard, err)
+	}
 	t.count()
 	t.write(res.Commit)
 	res.Shadowed, res.Verdicts, res.Used = t.shadowed, t.verdicts, t.usedQuotas()

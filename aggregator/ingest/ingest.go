@@ -62,7 +62,8 @@ type Ingest struct {
 	// until it has announced itself.
 	members atomic.Pointer[[]string]
 	// evicts says that nothing may be counted into the store: see watchEvictions.
-	evicts atomic.Bool
+	evicts  atomic.Bool
+	showing sync.Mutex // held by ShowLosses
 	// usable says that the streams exist and are what they should be.
 	usable atomic.Bool
 	// era counts how often the log turned out to be another one than before.

@@ -27,11 +27,13 @@ type shardProgress struct {
 	clean uint64
 }
 
-// watchProgress raises Behind, until ctx is done.
+// watchProgress raises Behind and Incomplete, until ctx is done.
 func (in *Ingest) watchProgress(ctx context.Context) {
 	p := &progress{shards: make([]shardProgress, in.Store.Shards())}
 	every := in.BehindAfter / 6
-	for wait(ctx, every); ctx.Err() == nil; wait(ctx, every) {
+	for ctx.Err() == nil {
+		in.ShowLosses(ctx)
+		wait(ctx, every)
 		if in.usable.Load() {
 			p.look(ctx, in)
 		}
@@ -77,9 +79,9 @@ func (p *progress) look(ctx context.Context, in *Ingest) {
 // rough is how old something is, so that shards that stopped together say the same.
 func rough(age time.Duration) string {
 	if age >= 2*time.Hour {
-		return fmt.Sprintf("%d hours", age/time.Hour)
+		return fmt.Sprintf("%d h", age/time.Hour)
 	}
-	return fmt.Sprintf("%d minutes", max(1, age/time.Minute))
+	return fmt.Sprintf("%d min", max(1, age/time.Minute))
 }
 
 func (p *progress) readPositions(ctx context.Context, in *Ingest) {

@@ -259,6 +259,11 @@ func (w *worker) load(ctx context.Context) (store.State, error) {
 
 	askCtx, cancelAsk := context.WithTimeout(ctx, askTimeout)
 	defer cancelAsk()
+	if state.Position == (store.Position{}) {
+		if err := w.begin(askCtx, &state); err != nil {
+			return state, err
+		}
+	}
 	replaced, err := verify(askCtx, w.in.js, state.Position)
 	if err != nil {
 		return state, w.logError(ctx, err)
@@ -353,12 +358,12 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 	if w.in.Committed != nil {
 		w.in.Committed(res)
 	}
-	w.tell(res, poisoned, state)
+	w.tell(opCtx, res, poisoned, state)
 	return nil
 }
 
 // tell says what a commit has brought to light.
-func (w *worker) tell(res *fold.Result, poisoned []*fold.Message, state *store.State) {
+func (w *worker) tell(ctx context.Context, res *fold.Result, poisoned []*fold.Message, state *store.State) {
 	for _, m := range poisoned {
 		w.in.Faults.Event(faults.Poisoned, w.shard, fmt.Sprintf(
 			"message %d on %.120s cannot be read and was set aside: %v", m.Seq, m.Subject, m.Err))
@@ -366,6 +371,9 @@ func (w *worker) tell(res *fold.Result, poisoned []*fold.Message, state *store.S
 	for _, g := range res.Lost {
 		w.in.Faults.Event(faults.BatchesLost, w.shard, fmt.Sprintf(
 			"batches %d to %d of edge %s are neither in the log nor at the edge any more", g.From, g.To, g.Edge))
+	}
+	if len(res.Lost) > 0 {
+		w.in.ShowLosses(ctx)
 	}
 	if res.Rewind {
 		w.in.metrics.rewinds.Inc()

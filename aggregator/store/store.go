@@ -126,6 +126,22 @@ type Have struct {
 	Totals []Totals
 }
 
+// Loss is what the counts of a shard lack for good, until somebody has taken note
+// of it: see [Store.Acknowledge]. There is one for each edge and shard.
+type Loss struct {
+	Shard int `json:"shard"`
+	// Edge is whose batches neither the log nor the edge had any more when they were
+	// missed. It is empty where the log had lost its beginning before the shard was
+	// counted for the first time; From and To are stream sequences then, of all
+	// shards, and Batches is 0.
+	Edge string `json:"edge,omitempty"`
+	// From and To are the lowest and the highest batch sequence that is missing, and
+	// Batches how many are missing between them.
+	From    uint64 `json:"from"`
+	To      uint64 `json:"to"`
+	Batches uint64 `json:"batches,omitempty"`
+}
+
 // Commit is the outcome of a fold: absolute values to be written.
 type Commit struct {
 	// From is the position that the values were computed from; To and the
@@ -133,6 +149,8 @@ type Commit struct {
 	From      Position
 	To        Position
 	Producers map[string]uint64 // only those that moved
+	// Losses replace what the store has of their edges in this shard.
+	Losses []Loss
 
 	Memos  []MemoValue
 	Items  map[string]map[string]Item // list → item
@@ -184,6 +202,13 @@ type Store interface {
 	// Commit writes c to a shard, all of it or nothing. An error other than
 	// [ErrConflict] leaves it unknown which; Load tells.
 	Commit(ctx context.Context, shard int, c *Commit) error
+
+	// Losses returns what the counts lack and nobody has acknowledged, by shard and
+	// edge.
+	Losses(ctx context.Context) ([]Loss, error)
+	// Acknowledge forgets the losses and returns those that it forgot, also beside an
+	// error.
+	Acknowledge(ctx context.Context) ([]Loss, error)
 
 	// Lease makes owner the one that folds a shard until ttl has passed, or
 	// returns false when another owner is. It only saves work: two owners

@@ -154,11 +154,6 @@ func (w *world) commit(a *aggregator, faulty bool) {
 		a.loaded = false
 		return
 	}
-	for _, g := range a.ready.Lost {
-		for seq := g.From; seq <= g.To; seq++ {
-			w.lost[batchID{g.Edge, seq}] = true
-		}
-	}
 	fold.Advance(&a.state, c)
 	a.ready = nil
 	if fate == 2 || a.relook { // the reply is lost

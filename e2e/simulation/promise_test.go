@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
@@ -39,6 +40,10 @@ func (w *world) makeVote(h *hit.Hit) {
 // wrong says what is not as it was promised, or "".
 func (w *world) wrong() string {
 	used, counted := map[quota]int{}, map[string]int64{}
+	losses, err := w.store.Losses(ctx)
+	if err != nil {
+		panic(err)
+	}
 	var refused []hit.Hit
 	for _, e := range w.edges {
 		for _, h := range e.accepted {
@@ -50,7 +55,9 @@ func (w *world) wrong() string {
 			if tallies[0] != nil {
 				n = tallies[0].Score
 			}
-			reported := w.lost[batchID{e.id, e.batchOf[h.Item]}]
+			seq := e.batchOf[h.Item]
+			// Nobody acknowledges anything here.
+			reported := slices.ContainsFunc(losses, func(l store.Loss) bool { return l.Edge == e.id && l.From <= seq && seq <= l.To })
 			switch {
 			case n > 1:
 				return fmt.Sprintf("double: %s was counted %v times", h.Item, n)
@@ -59,7 +66,7 @@ func (w *world) wrong() string {
 				for _, q := range quotas(&h) {
 					used[q]++
 				}
-			case reported && w.forgetful, e.gone && e.batchOf[h.Item] > e.promised:
+			case reported && w.forgetful, e.gone && seq > e.promised:
 			case h.Kind == hit.Vote && !reported:
 				refused = append(refused, h)
 			default:

@@ -28,7 +28,7 @@ var rules = map[string]struct {
 	"what was read names the position it was read at":                                                                                              {without: design{unnamedReads: true}},
 	"every commit has a random version, compared with the position":                                                                                {without: design{noVersion: true}, from: 685},
 	"the message at the position is compared with the log on every connect (fingerprint)":                                                          {without: design{noFingerprint: true}, from: 425},
-	"a message names the lowest batch its edge can still send; what neither edge nor log has is reported as lost":                                  {without: design{noLow: true, forgetful: true}},
+	"a message names the lowest batch its edge can still send; what neither edge nor log has is recorded as lost, in the same commit":              {without: design{noLow: true, forgetful: true}},
 	"what a window has counted of a key changes with the counts (memo)":                                                                            {without: design{noMemos: true}},
 	"a batch of a newer version is held, like one behind a gap":                                                                                    {without: design{setAsideNewer: true}},
 }

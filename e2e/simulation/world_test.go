@@ -66,15 +66,9 @@ type world struct {
 	mourning int // the step in which an edge is lost for good; -1: none
 	away     int // for so many more steps no aggregator runs
 
-	lost map[batchID]bool // reported as lost
 	// The last time that the log, or the store, lost something.
 	logHurt, storeHurt time.Time
 	faults             map[string]int
-}
-
-type batchID struct {
-	edge string
-	seq  uint64
 }
 
 type snapshot struct {
@@ -92,7 +86,6 @@ func newWorld(seed uint64, d design) *world {
 		store:    memstore.New(1),
 		aggs:     []*aggregator{{}, {}},
 		mourning: -1,
-		lost:     map[batchID]bool{},
 		faults:   map[string]int{},
 	}
 	if err := w.rules.Provision(); err != nil {

@@ -36,6 +36,7 @@ var _ store.Store = (*Store)(nil)
 
 type shard struct {
 	state    store.State
+	losses   map[string]store.Loss // by edge
 	memos    map[store.Memo]uint32
 	items    map[string]map[string]store.Item
 	scores   map[store.Set]map[string]store.Tally
@@ -55,6 +56,7 @@ func New(shards int) *Store {
 func newShard() *shard {
 	return &shard{
 		state:    store.State{Producers: map[string]uint64{}},
+		losses:   map[string]store.Loss{},
 		memos:    map[store.Memo]uint32{},
 		items:    map[string]map[string]store.Item{},
 		scores:   map[store.Set]map[string]store.Tally{},
@@ -66,6 +68,7 @@ func newShard() *shard {
 func (h *shard) clone() *shard {
 	return &shard{
 		state:    store.State{Position: h.state.Position, Producers: maps.Clone(h.state.Producers)},
+		losses:   maps.Clone(h.losses),
 		memos:    maps.Clone(h.memos),
 		items:    cloneNested(h.items),
 		scores:   cloneNested(h.scores),
@@ -229,6 +232,10 @@ func (s *Store) Commit(_ context.Context, shardID int, c *store.Commit) error {
 	}
 	h.state.Position = c.To
 	maps.Copy(h.state.Producers, c.Producers)
+	for _, l := range c.Losses {
+		l.Shard = shardID
+		h.losses[l.Edge] = l
+	}
 	for _, m := range c.Memos {
 		h.memos[m.Memo] = m.Value
 	}
@@ -264,6 +271,32 @@ func nested[K, L comparable, V any](m map[K]map[L]V, key K) map[L]V {
 		m[key] = map[L]V{}
 	}
 	return m[key]
+}
+
+// Losses implements [store.Store].
+func (s *Store) Losses(context.Context) (losses []store.Loss, err error) {
+	err = s.each(func(_ int, h *shard) {
+		for _, edge := range slices.Sorted(maps.Keys(h.losses)) {
+			losses = append(losses, h.losses[edge])
+		}
+	})
+	return losses, err
+}
+
+// Acknowledge implements [store.Store].
+func (s *Store) Acknowledge(ctx context.Context) ([]store.Loss, error) {
+	losses, err := s.Losses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range losses {
+		if h := s.shards[l.Shard]; h.losses[l.Edge] == l {
+			delete(h.losses, l.Edge)
+		}
+	}
+	return losses, nil
 }
 
 // Lease implements [store.Store].

@@ -162,6 +162,11 @@ func (w *writes) values(c *store.Commit) {
 			w.many("pfadd", w.keys.visitors(set), args, 1)
 		}
 	}
+	losses := make([]any, 0, 2*len(c.Losses))
+	for i := range c.Losses {
+		losses = append(losses, c.Losses[i].Edge, formatLoss(&c.Losses[i]))
+	}
+	w.many("hset", w.keys.losses(), losses, 2)
 	gone := make([]any, 0, len(c.Drop))
 	for _, set := range c.Drop {
 		w.add("unlink", w.keys.score(set), w.keys.uniques(set), w.keys.visitors(set))

@@ -17,7 +17,7 @@ import (
 // ":" is written %3A; <set> is the name of a set as it is.
 //
 //	<prefix>:meta                            hash
-//	    layout      version of what this comment describes: 2
+//	    layout      version of what this comment describes: 3
 //	    shards      number of shards, chosen when the store was created
 //	    evicted     only after keys were evicted: when that was seen, and by what
 //
@@ -30,6 +30,9 @@ import (
 //	    p:<edge>    highest batch sequence of that edge that was applied
 //	    damaged     only after a commit that Redis executed in part: why
 //	    canaries    number of canaries that were written with it
+//
+//	<prefix>:{s<n>}:losses                   hash: edge → "<from> <to> <batches>" of a
+//	    store.Loss that nobody has acknowledged
 //
 //	<prefix>:{s<n>}:items:<list>             hash: item → record (see packItem)
 //	<prefix>:{s<n>}:score:<list>:<set>       sorted set: item → score
@@ -51,7 +54,7 @@ import (
 //	<prefix>:{visitors}:<random>:<n>         string with a time to live of seconds:
 //	    copy of a HyperLogLog, only in a Redis Cluster, which merges within a slot
 const (
-	layout = "2"
+	layout = "3"
 
 	fieldLayout      = "layout"
 	fieldShards      = "shards"
@@ -77,6 +80,7 @@ func metaKey(prefix string) string    { return prefix + ":meta" }
 func membersKey(prefix string) string { return prefix + ":members" }
 
 func (k keys) state() string                 { return k.prefix + "state" }
+func (k keys) losses() string                { return k.prefix + "losses" }
 func (k keys) items(list string) string      { return k.prefix + "items:" + escapeList(list) }
 func (k keys) score(set store.Set) string    { return k.prefix + "score:" + setName(set) }
 func (k keys) uniques(set store.Set) string  { return k.prefix + "uniques:" + setName(set) }

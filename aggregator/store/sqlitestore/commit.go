@@ -83,6 +83,13 @@ func (w *write) state(c *store.Commit) error {
 			return err
 		}
 	}
+	for _, l := range c.Losses {
+		err := w.exec("INSERT OR REPLACE INTO loss (shard, edge, first, last, batches) VALUES (?, ?, ?, ?, ?)",
+			w.shard, l.Edge, int64(l.From), int64(l.To), int64(l.Batches))
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

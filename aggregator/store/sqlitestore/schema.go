@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is the user_version of the schema below.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // schema is everything in the database file. Unsigned numbers are kept as the
 // signed numbers with the same bits.
@@ -33,6 +33,16 @@ CREATE TABLE producer (
 	shard INTEGER NOT NULL,
 	seq   INTEGER NOT NULL,
 	PRIMARY KEY (edge, shard)
+) STRICT, WITHOUT ROWID;
+
+-- What the counts lack and nobody has acknowledged (store.Loss).
+CREATE TABLE loss (
+	shard   INTEGER NOT NULL,
+	edge    TEXT NOT NULL,
+	first   INTEGER NOT NULL,
+	last    INTEGER NOT NULL,
+	batches INTEGER NOT NULL,
+	PRIMARY KEY (shard, edge)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE list (

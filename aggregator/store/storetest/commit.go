@@ -49,6 +49,8 @@ func testEmpty(t *testing.T, b Backend) {
 	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{board})), [][]store.Totals{{{}, {}}})
 	equal(t, "totals of nothing", len(must[[][]store.Totals](t)(s.Totals(ctx, nil))), 0)
 	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, board)), int64(0))
+	equal(t, "losses", len(must[[]store.Loss](t)(s.Losses(ctx))), 0)
+	equal(t, "acknowledged", len(must[[]store.Loss](t)(s.Acknowledge(ctx))), 0)
 	if err := s.Ping(ctx); err != nil {
 		t.Error(err)
 	}
@@ -119,6 +121,7 @@ func everything(to store.Position, value int64) *store.Commit {
 	return &store.Commit{
 		To:        to,
 		Producers: map[string]uint64{"everything": uint64(value)},
+		Losses:    []store.Loss{{Edge: "everything", From: 1, To: uint64(value), Batches: uint64(value)}},
 		Memos:     []store.MemoValue{{Memo: everyMemo(1), Value: uint32(value)}},
 		Items:     map[string]map[string]store.Item{"everything": {"item": {First: value, Last: value}}},
 		Scores:    map[store.Set]map[string]store.Tally{set: {"item": {Score: float64(value), Uniques: value}}},
@@ -149,6 +152,7 @@ func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 		Totals:   []store.Totals{{}},
 	})
 	equal(t, "its visitors", must[int64](t)(w.s.Visitors(t.Context(), set)), int64(0))
+	equal(t, "its losses", len(must[[]store.Loss](t)(w.s.Losses(t.Context()))), 0)
 	equal(t, "its edge", must[map[int]uint64](t)(w.s.Producer(t.Context(), "everything")), map[int]uint64{})
 }
 

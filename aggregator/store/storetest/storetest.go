@@ -50,6 +50,7 @@ func Run(t *testing.T, b Backend) {
 		{"Scale", testScale},
 		{"Drop", testDrop},
 		{"Memos", testMemos},
+		{"Losses", testLosses},
 		{"ManyEntries", testManyEntries},
 		{"Visitors", testVisitors},
 		{"Leases", testLeases},
