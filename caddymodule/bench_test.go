@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -188,8 +189,8 @@ func BenchmarkHandler(b *testing.B) {
 		})
 	}
 	b.Run("board", func(b *testing.B) {
-		log.answerQueries(b, func(hit.Query) hit.Answer {
-			return hit.Answer{Status: 200, Body: []byte(strings.Repeat("x", 2000)), MaxAgeMillis: 3_600_000}
+		log.answerQueries(b, func(*reading.Question) *reading.Answer {
+			return &reading.Answer{Status: 200, Body: []byte(strings.Repeat("x", 2000)), ETag: `"x"`, Holds: time.Hour}
 		})
 		w := &discard{make(http.Header)}
 		r := caddyhttp.PrepareRequest(browse("/hot"), caddy.NewReplacer(), w, e.Server)

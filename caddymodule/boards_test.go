@@ -8,24 +8,28 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/hotboard/hotboard/hit"
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/internal/reading"
 )
 
 // answerQueries plays the reading side of an aggregator.
-func (l *natsLog) answerQueries(t testing.TB, answer func(hit.Query) hit.Answer) *nats.Subscription {
+func (l *natsLog) answerQueries(t testing.TB, answer func(*reading.Question) *reading.Answer) *nats.Subscription {
 	t.Helper()
 	return l.subscribe(t, hit.SubjectQuery, func(m *nats.Msg) {
-		var q hit.Query
+		var q reading.Question
 		if err := json.Unmarshal(m.Data, &q); err != nil {
-			t.Errorf("the edge asked what cannot be read: %v", err)
+			t.Errorf("cannot read what the edge asks: %v", err)
 			return
 		}
-		data, _ := json.Marshal(answer(q))
-		m.Respond(data)
+		ans := answer(&q)
+		reply := nats.NewMsg(m.Reply)
+		reply.Header, reply.Data = ans.Header(), ans.Body
+		m.RespondMsg(reply)
 	})
 }
 
@@ -39,34 +43,40 @@ func TestBoards(t *testing.T) {
 	}
 
 	var asked atomic.Int32
-	aggregator := log.answerQueries(t, func(q hit.Query) hit.Answer {
+	aggregator := log.answerQueries(t, func(q *reading.Question) *reading.Answer {
 		asked.Add(1)
-		if q.Path == "/api/items/boards/none" {
-			return hit.Answer{Status: 404, Body: []byte(`{"error":{"code":"unknown_item","message":"No."}}`)}
+		if q.Requests[0].ID == "none" {
+			return (&reading.Error{Status: 404, Code: "unknown_item", Message: "No."}).Answer()
 		}
 		body, _ := json.Marshal(q)
-		return hit.Answer{Status: 200, Body: body, ETag: `"of the content"`, MaxAgeMillis: 3_600_000}
+		return &reading.Answer{Status: 200, Body: body, ETag: `"content"`, Holds: time.Hour}
 	})
-	for _, tt := range []struct{ url, path, query string }{
-		{"/hot", "/hot", "list=boards"}, // the only list
-		{"/api/hot?period=day&list=boards", "/hot", "list=boards&period=day"},
-		{"/hot?list=boards&period=day", "/hot", "list=boards&period=day"}, // the same question
-		{"/hot?list=a%20b", "/hot", "list=a+b"},
-		{"/api/items/boards/2026%2Fone/two", "/api/items/boards/2026%2Fone/two", ""},
-		{"/api/stats/boards", "/api/stats/boards", ""},
+	hot := reading.Request{Kind: reading.BoardOf, List: "boards", Period: "hot", Limit: 10, At: reading.NoTime}
+	day, other := hot, hot
+	day.Period, other.List = "day", "a b"
+	for _, tt := range []struct {
+		url  string
+		want reading.Request
+	}{
+		{"/hot", hot}, // the only list
+		{"/api/hot?period=day&list=boards", day},
+		{"/hot?list=boards&period=day&limit=10", day}, // the same question
+		{"/hot?list=a%20b", other},
+		{"/api/items/boards/2026%2Fone/two", reading.Request{Kind: reading.ItemOf, List: "boards", ID: "2026/one/two", At: reading.NoTime}},
+		{"/api/stats/boards", reading.Request{Kind: reading.StatsOf, List: "boards", At: reading.NoTime}},
 	} {
 		w := e.do(browse(tt.url))
-		var q hit.Query
+		var q reading.Question
 		if err := json.Unmarshal(w.Body.Bytes(), &q); err != nil || w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %s", tt.url, w.Code, w.Body)
 		}
-		if q.Path != tt.path || q.Query != tt.query {
-			t.Errorf("%s asked %+v, want %s and %s", tt.url, q, tt.path, tt.query)
+		if len(q.Requests) != 1 || q.Requests[0] != tt.want || q.Several {
+			t.Errorf("%s asked %+v, want %+v", tt.url, q, tt.want)
 		}
-		if cc := w.Header().Get("Cache-Control"); !strings.HasPrefix(cc, "max-age=3599, stale-while-revalidate=") {
+		if cc := w.Header().Get("Cache-Control"); !strings.HasPrefix(cc, "public, max-age=3600, stale-while-revalidate=") {
 			t.Errorf("%s: Cache-Control: %s", tt.url, cc)
 		}
-		if w.Header().Get(staleHeader) != "" || w.Header().Get("Content-Type") != "application/json" {
+		if w.Header().Get(reading.StaleHeader) != "" || w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %v", tt.url, w.Header())
 		}
 	}
@@ -76,7 +86,7 @@ func TestBoards(t *testing.T) {
 
 	t.Run("ETag", func(t *testing.T) {
 		etag := e.do(browse("/hot")).Header().Get("Etag")
-		if etag != `"of the content"` {
+		if etag != `"content"` {
 			t.Errorf("ETag %q: not the aggregator's, which outlasts a time slice", etag)
 		}
 		for _, header := range []string{etag, "W/" + etag, `"x", ` + etag, "*"} {
@@ -109,8 +119,8 @@ func TestBoards(t *testing.T) {
 	}{
 		"POST":         {fetch(http.MethodPost, "/hot", "{}"), 405, "method_not_allowed"},
 		"a bad query":  {browse("/hot?list=%zz"), 400, "bad_query"},
-		"a long path":  {browse("/api/items/boards/" + strings.Repeat("x", maxQueryBytes)), 414, "query_too_long"},
-		"a long query": {browse("/hot?list=" + strings.Repeat("x", maxQueryBytes)), 414, "query_too_long"},
+		"a long path":  {browse("/api/items/boards/" + strings.Repeat("x", reading.MaxURLBytes)), 414, "query_too_long"},
+		"a long query": {browse("/hot?list=" + strings.Repeat("x", reading.MaxURLBytes)), 414, "query_too_long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w := e.do(tt.request); w.Code != tt.status || errorCode(t, w) != tt.code {
@@ -135,32 +145,41 @@ func TestManyAtOnce(t *testing.T) {
 	log := startLog(t, 1)
 	e := startEdge(t, log, site("many"))
 	var asked atomic.Int32
-	log.answerQueries(t, func(q hit.Query) hit.Answer {
+	log.answerQueries(t, func(q *reading.Question) *reading.Answer {
 		asked.Add(1)
 		body, _ := json.Marshal(q)
-		return hit.Answer{Status: 200, Body: body, ETag: `"x"`, MaxAgeMillis: 3_600_000}
+		return &reading.Answer{Status: 200, Body: body, ETag: `"x"`, Holds: time.Hour}
 	})
-	for _, tt := range []struct{ path, body, want string }{
-		{"/api/items", `{"list":"many","items":["a","b"]}`, `{"items":["a","b"],"list":"many"}`},
-		{"/api/items", ` { "items" : ["a", "b"] } `, `{"items":["a","b"],"list":"many"}`}, // the only list; the same question
-		{"/api/items", `{"list":"many","items":["b","a"]}`, `{"items":["b","a"],"list":"many"}`},
-		{"/api/boards", `{"boards":[{"list":"other"},{"period":"day","limit":3}]}`, `{"boards":[{"list":"other"},{"limit":3,"list":"many","period":"day"}]}`},
-		{"/api/boards", `{"boards":"what?","limit":1e400}`, `{"boards":"what?","limit":1e400}`}, // which the aggregator refuses
+	items := func(ids string) reading.Question {
+		return reading.Question{Requests: []reading.Request{{Kind: reading.ItemsOf, List: "many", ID: ids, At: reading.NoTime}}}
+	}
+	boards := reading.Question{Several: true, Requests: []reading.Request{
+		{Kind: reading.BoardOf, List: "other", Period: "hot", Limit: 10, At: reading.NoTime},
+		{Kind: reading.BoardOf, List: "many", Period: "day", Limit: 3, At: reading.NoTime},
+	}}
+	for _, tt := range []struct {
+		path, body string
+		want       reading.Question
+	}{
+		{"/api/items", `{"list":"many","items":["a","b"]}`, items("a\x00b")},
+		{"/api/items", ` { "items" : ["a", "b"] } `, items("a\x00b")}, // the only list; the same question
+		{"/api/items", `{"list":"many","items":["b","a"]}`, items("b\x00a")},
+		{"/api/boards", `{"boards":[{"list":"other"},{"period":"day","limit":3}]}`, boards},
 	} {
 		w := e.do(fetch(http.MethodPost, tt.path, tt.body))
-		var q hit.Query
+		var q reading.Question
 		if err := json.Unmarshal(w.Body.Bytes(), &q); err != nil || w.Code != http.StatusOK {
 			t.Fatalf("%s %s: %d %s", tt.path, tt.body, w.Code, w.Body)
 		}
-		if q.Path != tt.path || string(q.Body) != tt.want {
-			t.Errorf("%s %s asked %s %s, want %s", tt.path, tt.body, q.Path, q.Body, tt.want)
+		if diff := cmp.Diff(tt.want, q); diff != "" {
+			t.Errorf("%s %s asked (-want +got)\n%s", tt.path, tt.body, diff)
 		}
 		if cc := w.Header().Get("Cache-Control"); cc != "no-store" {
 			t.Errorf("%s: Cache-Control: %s", tt.path, cc)
 		}
 	}
-	if n := asked.Load(); n != 4 {
-		t.Errorf("4 different questions were asked %d times", n)
+	if n := asked.Load(); n != 3 {
+		t.Errorf("3 different questions were asked %d times", n)
 	}
 	for name, tt := range map[string]struct {
 		request *http.Request
@@ -169,11 +188,12 @@ func TestManyAtOnce(t *testing.T) {
 	}{
 		"GET":          {browse("/api/items"), 405, "method_not_allowed"},
 		"no JSON":      {fetch(http.MethodPost, "/api/items", "items"), 400, "bad_json"},
-		"null":         {fetch(http.MethodPost, "/api/items", "null"), 400, "bad_json"},
+		"null":         {fetch(http.MethodPost, "/api/items", "null"), 400, "bad_items"},
+		"no boards":    {fetch(http.MethodPost, "/api/boards", `{"boards":"what?"}`), 400, "bad_json"},
 		"two objects":  {fetch(http.MethodPost, "/api/items", "{}{}"), 400, "bad_json"},
 		"an array":     {fetch(http.MethodPost, "/api/boards", "[]"), 400, "bad_json"},
 		"a large body": {fetch(http.MethodPost, "/api/items", strings.Repeat(" ", maxBodyBytes+1)), 413, "body_too_large"},
-		"a long query": {fetch(http.MethodPost, "/api/items?"+strings.Repeat("x", maxQueryBytes), "{}"), 414, "query_too_long"},
+		"a long query": {fetch(http.MethodPost, "/api/items?"+strings.Repeat("x", reading.MaxURLBytes), "{}"), 414, "query_too_long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w := e.do(tt.request); w.Code != tt.status || errorCode(t, w) != tt.code {
@@ -186,10 +206,10 @@ func TestManyAtOnce(t *testing.T) {
 func TestStaleBoard(t *testing.T) {
 	log := startLog(t, 1)
 	e := startEdge(t, log, site("stale"))
-	aggregator := log.answerQueries(t, func(hit.Query) hit.Answer {
-		return hit.Answer{Status: 200, Body: []byte(`{"items":[]}`), MaxAgeMillis: 0}
+	aggregator := log.answerQueries(t, func(*reading.Question) *reading.Answer {
+		return &reading.Answer{Status: 200, Body: []byte(`{"items":[]}`)}
 	})
-	if w := e.do(browse("/hot")); w.Code != http.StatusOK || w.Header().Get(staleHeader) != "" {
+	if w := e.do(browse("/hot")); w.Code != http.StatusOK || w.Header().Get(reading.StaleHeader) != "" {
 		t.Fatalf("%d %s %v", w.Code, w.Body, w.Header())
 	}
 	if err := aggregator.Unsubscribe(); err != nil {
@@ -197,46 +217,10 @@ func TestStaleBoard(t *testing.T) {
 	}
 	for range 2 { // asking fails once, and then is not tried again
 		w := e.do(browse("/hot"))
-		if w.Code != http.StatusOK || w.Header().Get(staleHeader) != "1" || w.Body.String() != `{"items":[]}` {
+		if w.Code != http.StatusOK || w.Header().Get(reading.StaleHeader) != "1" || w.Body.String() != `{"items":[]}` {
 			t.Errorf("%d %s %v, want the last answer, marked stale", w.Code, w.Body, w.Header())
 		}
 	}
-}
-
-func FuzzCanonicalQuery(f *testing.F) {
-	f.Add("list=a&period=day")
-	f.Add("b=1&a=2&a=1&%3d=;")
-	h := &Handler{lists: []*ruleset.List{{Name: "only"}}}
-	f.Fuzz(func(t *testing.T, raw string) {
-		once, p := h.canonicalQuery("/hot", raw)
-		if p != nil {
-			return
-		}
-		if !strings.Contains(once, "list=") {
-			t.Errorf("%q became %q, without a list", raw, once)
-		}
-		if len(once) > maxQueryBytes/2 {
-			return // escaping may have made it too long
-		}
-		if twice, p := h.canonicalQuery("/hot", once); p != nil || twice != once {
-			t.Errorf("%q became %q, and that %q, %v", raw, once, twice, p)
-		}
-	})
-}
-
-func FuzzCanonicalBody(f *testing.F) {
-	f.Add(itemsPath, []byte(`{"list":"a","items":["a\u0000","b"]}`))
-	f.Add(boardsPath, []byte(`{"boards":[{"limit":1e99},null,{"list":null}]}`))
-	h := &Handler{lists: []*ruleset.List{{Name: "only"}}}
-	f.Fuzz(func(t *testing.T, path string, body []byte) {
-		once, p := h.canonicalBody(path, body)
-		if p != nil {
-			return
-		}
-		if twice, p := h.canonicalBody(path, once); p != nil || string(twice) != string(once) {
-			t.Errorf("%q became %q, and that %q, %v", body, once, twice, p)
-		}
-	})
 }
 
 func TestPrefixOfAnyText(t *testing.T) {

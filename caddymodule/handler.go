@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -163,8 +164,8 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 			return true
 		}
 		// escaped, because an item's id may have a slash in it
-		if path, methods := readPath(strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath())); methods != "" {
-			h.serve(w, r, methods, func(w http.ResponseWriter, r *http.Request) *problem {
+		if path := strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath()); reading.Serves(path) {
+			h.serve(w, r, reading.Methods(path), func(w http.ResponseWriter, r *http.Request) *problem {
 				return h.serveBoards(w, r, path, asked.RawQuery)
 			})
 			return true

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/hotboard/hotboard/internal/reading"
 )
 
 // origins says which sites may use the endpoints from a visitor's browser: the
@@ -68,7 +70,7 @@ func (o origins) share(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", staleHeader+", Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset")
+	h.Set("Access-Control-Expose-Headers", reading.StaleHeader+", Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset")
 	if slices.Contains(o, strings.ToLower(origin)) {
 		// A site that is named may vote for who is signed in; * is no reason to.
 		h.Set("Access-Control-Allow-Credentials", "true")

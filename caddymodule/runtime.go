@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/nats-io/nats.go"
 
+	"github.com/hotboard/hotboard/caddymodule/boards"
 	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
 	"github.com/hotboard/hotboard/caddymodule/limit"
@@ -39,7 +40,7 @@ type runtime struct {
 	pending  *pendingViews
 	samples  *samples
 	visitors *visitors
-	boards   *answers
+	boards   *boards.Boards
 	conns    succession.Of[*nats.Conn]
 	// rules are the limits that are told what aggregators have counted.
 	rules    succession.Of[*limit.Rules]
@@ -118,7 +119,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the spool: %w", err)
 	}
-	rt.boards = newAnswers(rt.conns.Current)
+	rt.boards = boards.New(rt.conns.Current)
 	rt.outcomes = newOutcomes(rt.learn, currentlog.Logger("hotboard.outcomes"))
 
 	ctx, stop := context.WithCancel(context.Background())

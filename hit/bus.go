@@ -20,8 +20,9 @@ const (
 	// as JSON: how far the counts include an edge's batches. One aggregator answers;
 	// all of them remember what the edge waits for.
 	SubjectApplied = "hotboard.applied"
-	// SubjectQuery answers a request whose body is [Query] with [Answer], as
-	// JSON: the reading side of the HTTP API, for edges that serve it to visitors.
+	// SubjectQuery answers questions of the reading API, for edges that serve it to
+	// visitors. The body of a request is a question in JSON, that of the reply the
+	// body of the HTTP answer, with its status and validators as headers.
 	SubjectQuery = "hotboard.query"
 	// SubjectOutcomes has what aggregators tell all edges of votes, as [Outcomes] in
 	// JSON. What gets lost there costs nobody a count.
@@ -110,25 +111,4 @@ const MaxRefused = 512
 // in the counts. A shard that has none is absent.
 type Applied struct {
 	Shards map[int]uint64 `json:"shards"`
-}
-
-// Query is one request to the reading API, as an edge passes it on.
-type Query struct {
-	Path  string `json:"path"`  // for example /hot; escaped as in a URL
-	Query string `json:"query"` // the raw query, without the question mark
-	// Body is that of a POST request, JSON; empty for a GET.
-	Body []byte `json:"body,omitempty"`
-}
-
-// Answer is the reply to a [Query].
-type Answer struct {
-	Status int    `json:"status"`
-	Body   []byte `json:"body"` // JSON
-	// ETag is the entity tag of the body, in the form of the HTTP header. It stays
-	// the same as long as the content does, apart from the time it was made at.
-	// It is empty for an error.
-	ETag string `json:"etag,omitempty"`
-	// MaxAgeMillis is how long the answer may be used before it is asked for
-	// again: what is left of its time slice.
-	MaxAgeMillis int64 `json:"max_age_ms"`
 }

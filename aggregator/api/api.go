@@ -15,13 +15,15 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -48,182 +50,205 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// API answers queries. It is safe for concurrent use.
+// API answers questions. It is safe for concurrent use.
 type API struct {
 	Options
-	cache  *cache
+	// cache has the answers of the current time slice.
+	cache  *otter.Cache[reading.Request, entry]
+	rules  atomic.Uint64 // how often the rules have changed
 	flight singleflight.Group
 	builds chan struct{} // one token for each build under way
 
 	unanswered *faults.Repeated
 }
 
+// entry is an answer with the time slice and the rules that it was made in.
+type entry struct {
+	slice  int64
+	rules  uint64
+	answer *reading.Answer
+}
+
+// entryBytes is about what an entry takes beside its body and strings.
+const entryBytes = 400
+
 // New returns an API with an empty cache.
 func New(o Options) *API {
 	if o.Slice <= 0 {
 		o.Slice = DefaultSlice
 	}
-	return &API{
-		Options: o, cache: newCache(cacheBytes), builds: make(chan struct{}, buildsAtOnce),
-		unanswered: faults.NewRepeated(o.Logger, slog.LevelWarn, "a query could not be answered"),
+	a := &API{
+		Options: o, builds: make(chan struct{}, buildsAtOnce),
+		unanswered: faults.NewRepeated(o.Logger, slog.LevelWarn, "cannot answer a request"),
 	}
+	a.cache = otter.Must(&otter.Options[reading.Request, entry]{
+		MaximumWeight: cacheBytes,
+		Weigher: func(r reading.Request, e entry) uint32 {
+			return uint32(entryBytes + len(e.answer.Body) + len(r.List) + len(r.ID))
+		},
+	})
+	return a
 }
 
 // Forget drops every cached answer: the rules have changed.
-func (a *API) Forget() { a.cache.clear() }
-
-// answer is what one question got.
-type answer struct {
-	status int
-	body   []byte
-	etag   string // weak; "" for errors
+func (a *API) Forget() {
+	a.rules.Add(1)
+	a.cache.InvalidateAll()
 }
 
 // MaxAnswerBytes is the longest answer that an edge gets. With what is around it
 // it fits into the 1 MiB that a NATS server accepts by default.
 const MaxAnswerBytes = 760 << 10
 
-// Answer answers a query that an edge passed on.
-func (a *API) Answer(ctx context.Context, q hit.Query) hit.Answer {
-	ans, left := a.answer(ctx, q)
-	if len(ans.body) > MaxAnswerBytes {
-		ans, left = failure(badRequest("answer_too_large", "The answer has more than %d bytes: ask for less at once.", MaxAnswerBytes)), 0
+// Answer answers a question that an edge passed on.
+func (a *API) Answer(ctx context.Context, q *reading.Question) *reading.Answer {
+	ans := a.answer(ctx, q)
+	if len(ans.Body) > MaxAnswerBytes {
+		return reading.BadRequest("answer_too_large", "The answer has more than %d bytes: ask for less at once.", MaxAnswerBytes).Answer()
 	}
-	return hit.Answer{Status: ans.status, Body: ans.body, ETag: ans.etag, MaxAgeMillis: left.Milliseconds()}
+	return ans
 }
 
-// answer returns the answer to a query and how long it holds.
-func (a *API) answer(ctx context.Context, q hit.Query) (ans answer, left time.Duration) {
-	var defaultList string
-	if lists := a.Rules().Lists; len(lists) > 0 {
-		defaultList = lists[0].Name
+func (a *API) answer(ctx context.Context, q *reading.Question) *reading.Answer {
+	if q.Several {
+		return a.answerAll(ctx, q.Requests)
 	}
-	requests, bad := parse(q, defaultList)
-	if bad != nil {
-		return failure(bad), 0
-	}
-	if k, _, _ := route(q.Path); k == boardsOf {
-		return a.answerAll(ctx, requests)
-	}
-	return a.answerOne(ctx, requests[0])
+	return a.answerOne(ctx, q.Requests[0])
 }
 
 // answerAll answers several requests in one: those that ask for what is not there
 // with null. Each is answered as if it were asked alone.
-func (a *API) answerAll(ctx context.Context, requests []request) (ans answer, left time.Duration) {
+func (a *API) answerAll(ctx context.Context, requests []reading.Request) *reading.Answer {
 	boards := make([]json.RawMessage, len(requests))
 	tags := fnv.New64a()
+	all := &reading.Answer{Status: http.StatusOK, Holds: a.Slice}
 	for i, r := range requests {
-		ans, holds := a.answerOne(ctx, r)
-		if i == 0 || holds < left {
-			left = holds
-		}
-		switch ans.status {
+		ans := a.answerOne(ctx, r)
+		all.Holds = min(all.Holds, ans.Holds)
+		switch ans.Status {
 		case http.StatusOK:
-			boards[i] = ans.body
+			boards[i] = ans.Body
 		case http.StatusNotFound:
 			boards[i] = json.RawMessage("null")
 		default:
-			return ans, holds
+			return ans
 		}
-		fmt.Fprintln(tags, i, ans.etag)
+		fmt.Fprintln(tags, i, ans.ETag)
 	}
 	body, err := json.Marshal(map[string][]json.RawMessage{"boards": boards})
 	if err != nil { // JSON that was made here
 		panic(err)
 	}
-	return answer{status: http.StatusOK, body: append(body, '\n'), etag: entityTag(tags.Sum64())}, left
+	all.Body, all.ETag = append(body, '\n'), entityTag(tags.Sum64())
+	return all
 }
 
-// answerOne returns the answer to a request and how long it holds.
-func (a *API) answerOne(ctx context.Context, r request) (ans answer, left time.Duration) {
+// answerOne returns the answer to a request.
+func (a *API) answerOne(ctx context.Context, r reading.Request) *reading.Answer {
 	now := a.Now()
 	slice := now.UnixNano() / int64(a.Slice)
-	left = time.Duration((slice+1)*int64(a.Slice) - now.UnixNano())
-	if ans, ok := a.cache.get(r, slice); ok {
-		return ans, left
+	rules := a.rules.Load()
+	ans := a.cached(r, slice, rules)
+	if ans == nil {
+		// The build goes on for the others when this caller goes away.
+		result := a.flight.DoChan(fmt.Sprintf("%d %d %#v", slice, rules, r), func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTimeout)
+			defer cancel()
+			return a.build(ctx, r, slice, rules), nil
+		})
+		select {
+		case res := <-result:
+			ans = res.Val.(*reading.Answer)
+		case <-ctx.Done():
+			ans = unavailable("The question was given up before the answer was there.")
+		}
 	}
-	// The build goes on for the others when this caller goes away.
-	result := a.flight.DoChan(fmt.Sprintf("%d %d %#v", slice, a.cache.age(), r), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTimeout)
-		defer cancel()
-		return a.build(ctx, r, slice), nil
-	})
-	select {
-	case res := <-result:
-		ans = res.Val.(answer)
-	case <-ctx.Done():
-		ans = failure(&Error{http.StatusServiceUnavailable, "unavailable", "The question was given up before the answer was there."})
+	if ans.Status == http.StatusServiceUnavailable {
+		return ans
 	}
-	if ans.status == http.StatusServiceUnavailable {
-		left = 0
+	holds := *ans
+	holds.Holds = time.Duration((slice+1)*int64(a.Slice) - now.UnixNano())
+	return &holds
+}
+
+// cached returns the answer that was made in a slice under the rules of then, or nil.
+func (a *API) cached(r reading.Request, slice int64, rules uint64) *reading.Answer {
+	if e, ok := a.cache.GetIfPresent(r); ok && e.slice == slice && e.rules == rules {
+		return e.answer
 	}
-	return ans, left
+	return nil
 }
 
 // build asks the boards, and keeps the answer for the rest of the slice.
-func (a *API) build(ctx context.Context, r request, slice int64) answer {
+func (a *API) build(ctx context.Context, r reading.Request, slice int64, rules uint64) *reading.Answer {
 	// Another build may have ended since the caller looked.
-	if ans, ok := a.cache.get(r, slice); ok {
+	if ans := a.cached(r, slice, rules); ans != nil {
 		return ans
 	}
-	age := a.cache.age()
 	select {
 	case a.builds <- struct{}{}:
 		defer func() { <-a.builds }()
 	case <-ctx.Done():
-		return a.unavailable(r, ctx.Err())
+		return a.failed(r, ctx.Err())
 	}
 	ans, err := a.ask(ctx, r)
 	switch {
 	case err == nil:
 	case errors.Is(err, board.ErrUnknownList):
-		return failure(&Error{http.StatusNotFound, "unknown_list", fmt.Sprintf("There is no list %.80q.", r.list)})
+		return notFound("unknown_list", "There is no list %.80q.", r.List)
 	case errors.Is(err, board.ErrUnknownItem):
-		ans = failure(&Error{http.StatusNotFound, "unknown_item", fmt.Sprintf("List %s has no item %q.", r.list, r.id)})
+		ans = notFound("unknown_item", "List %s has no item %q.", r.List, r.ID)
 	case errors.Is(err, board.ErrNotKept):
-		ans = failure(&Error{http.StatusNotFound, "not_kept", fmt.Sprintf("List %s does not keep this board.", r.list)})
+		ans = notFound("not_kept", "List %s does not keep this board.", r.List)
 	default:
-		return a.unavailable(r, err)
+		return a.failed(r, err)
 	}
-	if len(ans.body) <= maxCachedBody {
-		a.cache.put(r, slice, age, ans)
+	if len(ans.Body) <= maxCachedBody {
+		a.cache.Set(r, entry{slice, rules, ans})
 	}
 	return ans
 }
 
-func (a *API) unavailable(r request, err error) answer {
-	a.unanswered.Log("list", r.list, "period", r.period, "id", fmt.Sprintf("%.256q", r.id), "error", err)
-	return failure(&Error{http.StatusServiceUnavailable, "unavailable", "The counts cannot be read at the moment; try again."})
+func notFound(code, format string, args ...any) *reading.Answer {
+	return (&reading.Error{Status: http.StatusNotFound, Code: code, Message: fmt.Sprintf(format, args...)}).Answer()
+}
+
+func unavailable(message string) *reading.Answer {
+	return (&reading.Error{Status: http.StatusServiceUnavailable, Code: "unavailable", Message: message}).Answer()
+}
+
+func (a *API) failed(r reading.Request, err error) *reading.Answer {
+	a.unanswered.Log("list", r.List, "period", r.Period, "id", fmt.Sprintf("%.256q", r.ID), "error", err)
+	return unavailable("The counts cannot be read at the moment; try again.")
 }
 
 // ask gets an answer from the boards.
-func (a *API) ask(ctx context.Context, r request) (answer, error) {
-	switch r.kind {
-	case itemOf:
-		v, err := a.Boards.Item(ctx, r.list, r.id)
+func (a *API) ask(ctx context.Context, r reading.Request) (*reading.Answer, error) {
+	switch r.Kind {
+	case reading.ItemOf:
+		v, err := a.Boards.Item(ctx, r.List, r.ID)
 		if err != nil {
-			return answer{}, err
+			return nil, err
 		}
 		same := *v
 		same.GeneratedAt = time.Time{}
 		return success(v, same)
-	case itemsOf:
+	case reading.ItemsOf:
 		return a.askItems(ctx, r)
-	case statsOf:
-		v, err := a.Boards.Stats(ctx, r.list, time.Time{})
+	case reading.StatsOf:
+		v, err := a.Boards.Stats(ctx, r.List, time.Time{})
 		if err != nil {
-			return answer{}, err
+			return nil, err
 		}
 		same := *v
 		same.GeneratedAt = time.Time{}
 		return success(v, same)
 	default:
 		v, err := a.Boards.Board(ctx, board.Query{
-			List: r.list, Period: r.period, Limit: r.limit, Offset: r.offset, At: r.time(), Explain: r.explain,
+			List: r.List, Period: r.Period, Limit: r.Limit, Offset: r.Offset, At: r.Time(), Explain: r.Explain,
 		})
 		if err != nil {
-			return answer{}, err
+			return nil, err
 		}
 		same := *v
 		same.GeneratedAt = time.Time{}
@@ -237,10 +262,10 @@ type items struct {
 	Items []*board.Item `json:"items"` // null for one that is unknown
 }
 
-func (a *API) askItems(ctx context.Context, r request) (answer, error) {
-	found, err := a.Boards.Items(ctx, r.list, strings.Split(r.id, "\x00"))
+func (a *API) askItems(ctx context.Context, r reading.Request) (*reading.Answer, error) {
+	found, err := a.Boards.Items(ctx, r.List, strings.Split(r.ID, "\x00"))
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	same := make([]*board.Item, len(found))
 	for i, it := range found {
@@ -250,31 +275,23 @@ func (a *API) askItems(ctx context.Context, r request) (answer, error) {
 			same[i] = &timeless
 		}
 	}
-	return success(items{r.list, found}, items{r.list, same})
+	return success(items{r.List, found}, items{r.List, same})
 }
 
 // success encodes v. The entity tag is that of same, which is v without the
 // time it was made at: two slices with the same content have the same tag.
-func success(v, same any) (answer, error) {
+func success(v, same any) (*reading.Answer, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return answer{}, fmt.Errorf("encoding the answer: %w", err)
+		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
 	content, err := json.Marshal(same)
 	if err != nil {
-		return answer{}, fmt.Errorf("encoding the answer: %w", err)
+		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
 	h := fnv.New64a()
 	h.Write(content)
-	return answer{status: http.StatusOK, body: append(body, '\n'), etag: entityTag(h.Sum64())}, nil
+	return &reading.Answer{Status: http.StatusOK, Body: append(body, '\n'), ETag: entityTag(h.Sum64())}, nil
 }
 
 func entityTag(hash uint64) string { return fmt.Sprintf(`W/"%016x"`, hash) }
-
-func failure(e *Error) answer {
-	body, err := json.Marshal(map[string]*Error{"error": e})
-	if err != nil { // two strings
-		panic(err)
-	}
-	return answer{status: e.Status, body: append(body, '\n')}
-}

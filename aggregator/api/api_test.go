@@ -19,6 +19,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -135,6 +136,16 @@ func (f *fixture) send(r *http.Request, header ...string) *httptest.ResponseReco
 	return w
 }
 
+// ask asks as an edge does.
+func (f *fixture) ask(path, query, body string) *reading.Answer {
+	f.t.Helper()
+	q, bad := reading.Parse(path, query, []byte(body), f.rules.Lists[0].Name)
+	if bad != nil {
+		return bad.Answer()
+	}
+	return f.Answer(f.t.Context(), q)
+}
+
 func decode[T any](t *testing.T, body []byte) (v T) {
 	t.Helper()
 	if err := json.Unmarshal(body, &v); err != nil {
@@ -155,7 +166,7 @@ func TestBoard(t *testing.T) {
 	if b.List != "plain" || b.Period != "all" || len(b.Items) != 3 || b.Items[0].ID != "2026/item 10" || b.Items[0].Rank != 2 || b.Items[0].Views != 11 {
 		t.Errorf("board = %s", w.Body)
 	}
-	if got, want := w.Header().Get("Cache-Control"), "public, max-age=1, stale-while-revalidate=5"; got != want {
+	if got, want := w.Header().Get("Cache-Control"), "public, max-age=1, stale-while-revalidate=60"; got != want {
 		t.Errorf("Cache-Control %q, want %q", got, want)
 	}
 	// The list defaults to the first, the period to hot, the limit to 10.
@@ -213,7 +224,7 @@ func TestErrors(t *testing.T) {
 		{"/hot?unseen_for=me", 400, "unknown_parameter"},
 		{"/hot?limit=1&limit=2", 400, "repeated_parameter"},
 		{"/hot?list=%zz", 400, "bad_query"},
-		{"/hot?list=" + strings.Repeat("x", maxQueryBytes), 400, "query_too_long"},
+		{"/hot?list=" + strings.Repeat("x", reading.MaxURLBytes), 414, "query_too_long"},
 		{"/api/other", 404, "not_found"},
 		{"/api/boards/", 400, "bad_list"},
 		{"/api/boards/plain", 400, "bad_period"},
@@ -223,13 +234,13 @@ func TestErrors(t *testing.T) {
 		{"/api/boards/plain/day?list=sums", 400, "repeated_parameter"},
 	} {
 		w := f.get(c.url)
-		e := decode[struct{ Error Error }](t, w.Body.Bytes()).Error
+		e := decode[struct{ Error reading.Error }](t, w.Body.Bytes()).Error
 		if w.Code != c.status || e.Code != c.code || e.Message == "" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%.80s: %d %v %s, want %d %s", c.url, w.Code, w.Header(), w.Body, c.status, c.code)
 		}
 		path, query, _ := strings.Cut(c.url, "?")
-		if a := f.Answer(t.Context(), hit.Query{Path: path, Query: query}); a.Status != c.status || string(a.Body) != w.Body.String() {
-			t.Errorf("%.80s: over NATS %d %s, over HTTP %d %s", c.url, a.Status, a.Body, w.Code, w.Body)
+		if a := f.ask(path, query, ""); a.Status != c.status || string(a.Body) != w.Body.String() {
+			t.Errorf("%.80s: at an edge %d %s, over HTTP %d %s", c.url, a.Status, a.Body, w.Code, w.Body)
 		}
 	}
 	w := f.do(http.MethodPost, "/hot")
@@ -274,11 +285,11 @@ func TestBuiltOncePerSlice(t *testing.T) {
 	if n := f.store.reads.Load(); n != 1 {
 		t.Errorf("%d reads for one question in one slice, want 1", n)
 	}
-	a := f.Answer(t.Context(), hit.Query{Path: "/hot", Query: "list=plain"})
+	a := f.ask("/hot", "list=plain", "")
 	if w := f.get("/hot?list=plain"); a.ETag == "" || a.ETag != w.Header().Get("ETag") {
 		t.Errorf("entity tag over NATS %q, over HTTP %q", a.ETag, w.Header().Get("ETag"))
 	}
-	if a.Status != 200 || a.MaxAgeMillis != 700 || f.store.reads.Load() != 1 {
+	if a.Status != 200 || a.Holds != 700*time.Millisecond || f.store.reads.Load() != 1 {
 		t.Errorf("over NATS: %+v, %d reads", a, f.store.reads.Load())
 	}
 	f.now = f.now.Add(700 * time.Millisecond) // the next slice begins
@@ -313,90 +324,29 @@ func TestImpatientCallerDoesNotSpoilTheAnswer(t *testing.T) {
 	f.store.gate = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if a := f.Answer(ctx, hit.Query{Path: "/hot", Query: "list=plain"}); a.Status != 503 || a.MaxAgeMillis != 0 {
+	q, bad := reading.Parse("/hot", "list=plain", nil, "")
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if a := f.Answer(ctx, q); a.Status != 503 || a.Holds != 0 {
 		t.Errorf("impatient: %+v", a)
 	}
 	close(f.store.gate)
-	if a := f.Answer(t.Context(), hit.Query{Path: "/hot", Query: "list=plain"}); a.Status != 200 {
+	if a := f.ask("/hot", "list=plain", ""); a.Status != 200 {
 		t.Errorf("patient: %+v", a)
 	}
 }
 
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	const most = 10 * (entryBytes + 100)
-	c := newCache(most)
-	for i := range 100 {
-		c.put(request{limit: i}, 1, 0, answer{body: make([]byte, 100)})
-		if i >= 5 {
-			c.get(request{limit: 0}, 1) // used often, stays
-		}
+	f := newFixture(t)
+	f.fill()
+	for i := range 2 * cacheBytes / (20 << 10) {
+		r := reading.Request{Kind: reading.BoardOf, List: "plain", Period: "all", Limit: 1, Offset: i, At: reading.NoTime}
+		f.cache.Set(r, entry{answer: &reading.Answer{Body: make([]byte, 20<<10)}})
 	}
-	if len(c.entries) != 10 || c.bytes != most || c.used.Len() != 10 {
-		t.Errorf("%d entries of %d bytes", len(c.entries), c.bytes)
+	f.cache.CleanUp()
+	if n := f.cache.WeightedSize(); n > cacheBytes || n < cacheBytes/2 {
+		t.Errorf("%d bytes of answers, want up to %d", n, cacheBytes)
 	}
-	if _, ok := c.get(request{limit: 0}, 1); !ok {
-		t.Error("the entry that is used most is gone")
-	}
-	if _, ok := c.get(request{limit: 50}, 1); ok {
-		t.Error("an entry that nobody used is still there")
-	}
-	if _, ok := c.get(request{limit: 99}, 2); ok {
-		t.Error("an answer outlived its slice")
-	}
-	c.clear()
-	c.put(request{limit: 1}, 1, 0, answer{})
-	if len(c.entries) != 0 || c.bytes != 0 {
-		t.Errorf("after clear: %d entries of %d bytes", len(c.entries), c.bytes)
-	}
-}
-
-func FuzzParse(f *testing.F) {
-	for _, s := range [][3]string{
-		{"/hot", "list=a&period=day&limit=5&offset=2&at=2026-11-20T12:00:00Z&explain=1", ""},
-		{"/api/hot", "limit=1001", ""}, {"/api/items/a/b/c", "", ""}, {"/api/stats/a", "x=%zz", ""}, {"/x", "&&;", ""},
-		{"/api/boards/a/day", "limit=3", ""}, {"/api/boards/", "", ""}, {"/api/items", "", `{"list":"a","items":["b","c/d"]}`},
-		{"/api/boards", "", `{"boards":[{"list":"a","period":"day","limit":3,"offset":1,"at":"2026-11-20T12:00:00Z","explain":true},{}]}`},
-		{"/api/boards", "", `{"boards":[{"limit":0}]} x`},
-	} {
-		f.Add(s[0], s[1], []byte(s[2]))
-	}
-	f.Fuzz(func(t *testing.T, path, query string, body []byte) {
-		requests, bad := parse(hit.Query{Path: path, Query: query, Body: body}, "first")
-		if bad != nil {
-			if bad.Status < 400 || bad.Status > 499 || bad.Code == "" || bad.Message == "" {
-				t.Fatalf("%+v", bad)
-			}
-			if !json.Valid(failure(bad).body) {
-				t.Fatalf("not JSON: %s", failure(bad).body)
-			}
-			return
-		}
-		rows := 0
-		for _, r := range requests {
-			switch r.kind {
-			case boardOf:
-				if r.limit < 1 || r.limit > board.MaxLimit || r.offset < 0 || r.offset > board.MaxOffset || r.list == "" || r.period == "" {
-					t.Fatalf("%+v", r)
-				}
-				if at := r.time(); !at.IsZero() && (at.Year() < 1970 || at.Year() > 9999) {
-					t.Fatalf("%+v", r)
-				}
-				rows += r.limit
-			case itemOf, itemsOf:
-				ids := strings.Split(r.id, "\x00")
-				if len(ids) > MaxItems || r.kind == itemOf && len(ids) != 1 {
-					t.Fatalf("%d items", len(ids))
-				}
-				for _, id := range ids {
-					if hit.ValidID(id) != nil {
-						t.Fatalf("%+v", r)
-					}
-				}
-			}
-		}
-		if len(requests) < 1 || len(requests) > MaxBoards || rows > maxRows {
-			t.Fatalf("%d requests for %d rows", len(requests), rows)
-		}
-	})
 }

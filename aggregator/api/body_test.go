@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/reading"
 )
 
 func TestBoardByItsPath(t *testing.T) {
@@ -63,9 +64,9 @@ func TestManyItems(t *testing.T) {
 		}
 	}
 	// The list defaults to the first, and the question is the same however it is spelled.
-	a := f.Answer(t.Context(), hit.Query{Path: "/api/items", Body: []byte(`{"items":["2026/item 1"]}`)})
-	b := f.Answer(t.Context(), hit.Query{Path: "/api/items", Body: []byte(` {"items": ["2026\/item 1"], "list": "articles"} `)})
-	if a.Status != 200 || string(a.Body) != string(b.Body) || a.ETag == "" || a.ETag != b.ETag || a.MaxAgeMillis <= 0 {
+	a := f.ask("/api/items", "", `{"items":["2026/item 1"]}`)
+	b := f.ask("/api/items", "", ` {"items": ["2026\/item 1"], "list": "articles"} `)
+	if a.Status != 200 || string(a.Body) != string(b.Body) || a.ETag == "" || a.ETag != b.ETag || a.Holds <= 0 {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	before := f.store.reads.Load()
@@ -74,7 +75,7 @@ func TestManyItems(t *testing.T) {
 		t.Errorf("a known answer took %d reads", n)
 	}
 	f.now = f.now.Add(time.Minute)
-	if later := f.Answer(t.Context(), hit.Query{Path: "/api/items", Body: []byte(`{"items":["nope"]}`)}); later.ETag == a.ETag {
+	if later := f.ask("/api/items", "", `{"items":["nope"]}`); later.ETag == a.ETag {
 		t.Error("other items have the same entity tag")
 	}
 }
@@ -103,12 +104,12 @@ func TestManyBoards(t *testing.T) {
 			t.Errorf("board %d is %s, alone %s", i, got[i], alone)
 		}
 	}
-	a := f.Answer(t.Context(), hit.Query{Path: "/api/boards", Body: []byte(`{"boards":[{"list":"plain"}]}`)})
+	a := f.ask("/api/boards", "", `{"boards":[{"list":"plain"}]}`)
 	f.now = f.now.Add(time.Minute)
-	if b := f.Answer(t.Context(), hit.Query{Path: "/api/boards", Body: []byte(`{"boards":[{"list":"plain","limit":10}]}`)}); a.ETag == "" || a.ETag != b.ETag {
+	if b := f.ask("/api/boards", "", `{"boards":[{"list":"plain","limit":10}]}`); a.ETag == "" || a.ETag != b.ETag {
 		t.Errorf("entity tag %q, a minute later %q", a.ETag, b.ETag)
 	}
-	if b := f.Answer(t.Context(), hit.Query{Path: "/api/boards", Body: []byte(`{"boards":[{"list":"classic"}]}`)}); a.ETag == b.ETag {
+	if b := f.ask("/api/boards", "", `{"boards":[{"list":"classic"}]}`); a.ETag == b.ETag {
 		t.Error("another board has the same entity tag")
 	}
 }
@@ -130,14 +131,14 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{"/api/items", `{"items":"a"}`, 400, "bad_json"},
 		{"/api/items", `null`, 400, "bad_items"},
 		{"/api/items", `{"items":[]}`, 400, "bad_items"},
-		{"/api/items", `{"items":[` + many(MaxItems+1, `"a"`) + `]}`, 400, "bad_items"},
+		{"/api/items", `{"items":[` + many(reading.MaxItems+1, `"a"`) + `]}`, 400, "bad_items"},
 		{"/api/items", `{"items":["a","b\u0000c"]}`, 400, "bad_item"},
 		{"/api/items", `{"items":["a",null]}`, 400, "bad_item"},
 		{"/api/items", `{"list":"nope","items":["a"]}`, 404, "unknown_list"},
 		{"/api/items?list=plain", `{"items":["a"]}`, 400, "unknown_parameter"},
-		{"/api/items", strings.Repeat(" ", MaxBodyBytes+1), 413, "body_too_large"},
+		{"/api/items", strings.Repeat(" ", reading.MaxBodyBytes+1), 413, "body_too_large"},
 		{"/api/boards", `{"boards":[]}`, 400, "bad_boards"},
-		{"/api/boards", `{"boards":[` + many(MaxBoards+1, `{}`) + `]}`, 400, "bad_boards"},
+		{"/api/boards", `{"boards":[` + many(reading.MaxBoards+1, `{}`) + `]}`, 400, "bad_boards"},
 		{"/api/boards", `{"boards":[{"limit":500},{"limit":501}]}`, 400, "bad_limit"},
 		{"/api/boards", `{"boards":[{},{"limit":0}]}`, 400, "bad_limit"},
 		{"/api/boards", `{"boards":[{"offset":-1}]}`, 400, "bad_offset"},
@@ -146,13 +147,13 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{"/api/boards", `{"boards":[{"limit":"3"}]}`, 400, "bad_json"},
 	} {
 		w := f.post(c.path, c.body)
-		e := decode[struct{ Error Error }](t, w.Body.Bytes()).Error
+		e := decode[struct{ Error reading.Error }](t, w.Body.Bytes()).Error
 		if w.Code != c.status || e.Code != c.code || e.Message == "" {
 			t.Errorf("%s %.60s: %d %s, want %d %s", c.path, c.body, w.Code, w.Body, c.status, c.code)
 		}
 		path, query, _ := strings.Cut(c.path, "?")
-		if a := f.Answer(t.Context(), hit.Query{Path: path, Query: query, Body: []byte(c.body)}); a.Status != c.status || string(a.Body) != w.Body.String() {
-			t.Errorf("%s %.60s: over NATS %d %s, over HTTP %d %s", c.path, c.body, a.Status, a.Body, w.Code, w.Body)
+		if a := f.ask(path, query, c.body); a.Status != c.status || string(a.Body) != w.Body.String() {
+			t.Errorf("%s %.60s: at an edge %d %s, over HTTP %d %s", c.path, c.body, a.Status, a.Body, w.Code, w.Body)
 		}
 	}
 	for path, want := range map[string]string{"/api/items": "POST", "/api/boards": "POST", "/hot": "GET, HEAD"} {
@@ -174,8 +175,7 @@ func TestAnswersFitIntoAMessage(t *testing.T) {
 	for i := range 600 {
 		f.view("plain", fmt.Sprintf("%s%d", long, i), 0)
 	}
-	q := hit.Query{Path: "/hot", Query: "list=plain&limit=1000"}
-	if a := f.Answer(t.Context(), q); a.Status != 400 || !strings.Contains(string(a.Body), "answer_too_large") || a.MaxAgeMillis != 0 {
+	if a := f.ask("/hot", "list=plain&limit=1000", ""); a.Status != 400 || !strings.Contains(string(a.Body), "answer_too_large") || a.Holds != 0 {
 		t.Errorf("%d, %d bytes", a.Status, len(a.Body))
 	}
 	if w := f.get("/hot?list=plain&limit=1000"); w.Code != 200 || len(decode[board.Board](t, w.Body.Bytes()).Items) != 600 {

@@ -2,14 +2,12 @@ package api
 
 import (
 	_ "embed"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/reading"
 )
 
 // OpenAPI describes the reading API, as YAML.
@@ -20,13 +18,12 @@ var OpenAPI []byte
 // DescriptionPath is where ServeHTTP serves [OpenAPI].
 const DescriptionPath = "/openapi.yaml"
 
-// ServeHTTP serves the paths that [Serves] names, and [DescriptionPath].
+// ServeHTTP serves the paths that [reading.Serves] names, and [DescriptionPath].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
-	allowed := methods(path)
-	if !slices.Contains(allowed, r.Method) {
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		WriteError(w, &Error{http.StatusMethodNotAllowed, "method_not_allowed", "This path is asked with " + strings.Join(allowed, " or ") + "."})
+	if allowed := reading.Methods(path); !slices.Contains(strings.Split(allowed, ", "), r.Method) {
+		w.Header().Set("Allow", allowed)
+		WriteError(w, r, &reading.Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: "This path takes " + allowed + "."})
 		return
 	}
 	if r.URL.Path == DescriptionPath {
@@ -35,65 +32,32 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body []byte
-	post := r.Method == http.MethodPost
-	if post {
+	if r.Method == http.MethodPost {
 		var err error
-		// One byte more than there may be: too long a body is refused with the rest.
-		if body, err = io.ReadAll(io.LimitReader(r.Body, MaxBodyBytes+1)); err != nil {
-			WriteError(w, badRequest("bad_body", "The body did not come to its end."))
+		// One byte more than there may be, so that Parse refuses too long a body.
+		if body, err = io.ReadAll(io.LimitReader(r.Body, reading.MaxBodyBytes+1)); err != nil {
+			WriteError(w, r, reading.BadRequest("bad_body", "The body did not come to its end."))
 			return
 		}
 	}
-	ans, left := a.answer(r.Context(), hit.Query{Path: path, Query: r.URL.RawQuery, Body: body})
-	h := w.Header()
-	h.Set("Cache-Control", cacheControl(ans.status, left, a.Slice))
-	switch {
-	case post:
-		h.Set("Cache-Control", "no-store") // caches know a question by its URL
-	case ans.etag != "":
-		h.Set("ETag", ans.etag)
-		if matches(r.Header.Values("If-None-Match"), ans.etag) {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
+	var defaultList string
+	if lists := a.Rules().Lists; len(lists) > 0 {
+		defaultList = lists[0].Name
 	}
-	if ans.status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "1")
+	q, bad := reading.Parse(path, r.URL.RawQuery, body, defaultList)
+	if bad != nil {
+		WriteError(w, r, bad)
+		return
 	}
-	write(w, ans)
+	ans := a.answer(r.Context(), q)
+	if ans.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	ans.Write(w, r, ans.Holds)
 }
 
 // WriteError answers a request with an error, in the form that all of the
 // reading API's errors have.
-func WriteError(w http.ResponseWriter, e *Error) { write(w, failure(e)) }
-
-func write(w http.ResponseWriter, ans answer) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(ans.status)
-	_, _ = w.Write(ans.body) // the client's loss
-}
-
-// cacheControl lets caches keep an answer until its time slice ends, and serve
-// it a little longer while they ask for the next one (RFC 5861).
-func cacheControl(status int, left, slice time.Duration) string {
-	if status != http.StatusOK {
-		return "no-store"
-	}
-	seconds := func(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
-	return fmt.Sprintf("public, max-age=%d, stale-while-revalidate=%d", seconds(left), max(5, 2*seconds(slice)))
-}
-
-// matches compares entity tags weakly, as If-None-Match does (RFC 9110, 13.1.2).
-func matches(headers []string, etag string) bool {
-	for _, h := range headers {
-		for tag := range strings.SplitSeq(h, ",") {
-			tag = strings.TrimSpace(tag)
-			if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
-				return true
-			}
-		}
-	}
-	return false
+func WriteError(w http.ResponseWriter, r *http.Request, e *reading.Error) {
+	e.Answer().Write(w, r, 0)
 }

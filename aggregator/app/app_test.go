@@ -21,6 +21,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -137,11 +138,22 @@ func TestFromTheLogToTheBoard(t *testing.T) {
 	if none := request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-2"}`)); len(none.Shards) != 0 {
 		t.Errorf("applied of an edge that sent nothing = %+v", none)
 	}
-	body, err := json.Marshal(hit.Query{Path: "/api/items/articles/a"})
+	question, bad := reading.Parse("/api/items/articles/a", "", nil, "")
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	body, err := json.Marshal(question)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := request[hit.Answer](f, hit.SubjectQuery, body)
+	reply, err := f.nc.Request(hit.SubjectQuery, body, bustest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := reading.ReadAnswer(reply.Header, reply.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var item board.Item
 	if err := json.Unmarshal(answer.Body, &item); err != nil || answer.Status != 200 || item.Views != 2 {
 		t.Errorf("answer %d %s (%v)", answer.Status, answer.Body, err)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/reading"
 )
 
 // queue is the group of aggregators of which one answers each request.
@@ -108,12 +110,8 @@ func (b *bus) serve(ctx context.Context, msg *nats.Msg, answer func(context.Cont
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		v, err := answer(ctx, msg.Data)
-		var data []byte
 		if err == nil {
-			data, err = json.Marshal(v)
-		}
-		if err == nil {
-			err = msg.Respond(data)
+			err = respond(msg, v)
 		}
 		b.app.metrics.answered("nats "+msg.Subject, err == nil, time.Since(began))
 		if err != nil && ctx.Err() == nil {
@@ -145,11 +143,29 @@ func readWaiting(data []byte) (w hit.Waiting, err error) {
 }
 
 func (b *bus) query(ctx context.Context, data []byte) (any, error) {
-	var q hit.Query
+	var q reading.Question
 	if err := json.Unmarshal(data, &q); err != nil {
-		return nil, fmt.Errorf("reading a query: %w", err)
+		return nil, fmt.Errorf("reading a question: %w", err)
 	}
-	return b.app.api.Answer(ctx, q), nil
+	if len(q.Requests) == 0 {
+		return nil, errors.New("reading a question: it asks nothing")
+	}
+	return b.app.api.Answer(ctx, &q), nil
+}
+
+// respond sends v as JSON, or an answer of the reading API as it is.
+func respond(msg *nats.Msg, v any) error {
+	reply := nats.NewMsg(msg.Reply)
+	if ans, ok := v.(*reading.Answer); ok {
+		reply.Header, reply.Data = ans.Header(), ans.Body
+		return msg.RespondMsg(reply)
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	reply.Data = data
+	return msg.RespondMsg(reply)
 }
 
 func (b *bus) rules(context.Context, []byte) (any, error) { return b.app.rules.Load(), nil }

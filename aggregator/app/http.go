@@ -18,6 +18,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/api"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/reading"
 )
 
 const (
@@ -41,12 +42,12 @@ func (a *App) newHandler() http.Handler {
 	}
 	mux.Handle("POST /-/acknowledge", http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.acknowledge)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		api.WriteError(w, &api.Error{Status: http.StatusNotFound, Code: "not_found", Message: "There is nothing here."})
+		api.WriteError(w, r, &reading.Error{Status: http.StatusNotFound, Code: "not_found", Message: "There is nothing here."})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Not through the mux, which would clean the path: an item's id may hold
 		// two slashes in a row.
-		if api.Serves(r.URL.EscapedPath()) || r.URL.Path == api.DescriptionPath {
+		if reading.Serves(r.URL.EscapedPath()) || r.URL.Path == api.DescriptionPath {
 			began := time.Now()
 			s := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 			a.api.ServeHTTP(s, r)
@@ -144,7 +145,7 @@ func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) {
 	}
 	a.ingest.ShowLosses(r.Context())
 	if err != nil {
-		api.WriteError(w, &api.Error{Status: http.StatusServiceUnavailable, Code: "unavailable", Message: err.Error()})
+		api.WriteError(w, r, &reading.Error{Status: http.StatusServiceUnavailable, Code: "unavailable", Message: err.Error()})
 		return
 	}
 	if losses == nil {
@@ -161,7 +162,7 @@ func (a *App) reload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := a.ReloadRules(); err != nil {
-		api.WriteError(w, &api.Error{Status: http.StatusUnprocessableEntity, Code: "bad_rules", Message: err.Error()})
+		api.WriteError(w, r, &reading.Error{Status: http.StatusUnprocessableEntity, Code: "bad_rules", Message: err.Error()})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -173,7 +174,7 @@ func (a *App) mayOperate(w http.ResponseWriter, r *http.Request) bool {
 	if a.operator(r) {
 		return true
 	}
-	api.WriteError(w, &api.Error{Status: http.StatusForbidden, Code: "forbidden",
+	api.WriteError(w, r, &reading.Error{Status: http.StatusForbidden, Code: "forbidden",
 		Message: "This needs the bearer token of the configuration, or a request from the same machine when there is none."})
 	return false
 }

@@ -7,17 +7,15 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Hot is the name of the board that the list's scoring model ranks. The other
-// boards are named by their [ruleset.Period].
-const Hot = "hot"
-
-// Limits of one query.
+// Names and limits of the reading API.
 const (
-	MaxLimit  = 1000
-	MaxOffset = 10000
+	Hot       = reading.Hot
+	MaxLimit  = reading.MaxLimit
+	MaxOffset = reading.MaxOffset
 )
 
 // Errors of a query that no store can answer.

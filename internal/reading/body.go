@@ -1,4 +1,4 @@
-package api
+package reading
 
 import (
 	"bytes"
@@ -14,31 +14,31 @@ import (
 )
 
 // parseItems reads the body of a request for many items of one list.
-func parseItems(body []byte, defaultList string) (request, *Error) {
+func parseItems(body []byte, defaultList string) (Request, *Error) {
 	var q struct {
 		List  string   `json:"list"`
 		Items []string `json:"items"`
 	}
 	if bad := decodeBody(body, &q); bad != nil {
-		return request{}, bad
+		return Request{}, bad
 	}
 	if len(q.Items) == 0 || len(q.Items) > MaxItems {
-		return request{}, badRequest("bad_items", "items has %d ids; it takes 1 to %d.", len(q.Items), MaxItems)
+		return Request{}, BadRequest("bad_items", "The member items has %d ids; it takes 1 to %d.", len(q.Items), MaxItems)
 	}
 	for i, id := range q.Items {
 		if err := hit.ValidID(id); err != nil {
-			return request{}, badRequest("bad_item", "items[%d] cannot be the id of an item: %v.", i, err)
+			return Request{}, BadRequest("bad_item", "The member items[%d] cannot be the id of an item: %v.", i, err)
 		}
 	}
 	if q.List == "" {
 		q.List = defaultList
 	}
-	return request{kind: itemsOf, list: q.List, id: strings.Join(q.Items, "\x00"), at: noTime}, nil
+	return Request{Kind: ItemsOf, List: q.List, ID: strings.Join(q.Items, "\x00"), At: NoTime}, nil
 }
 
 // parseBoards reads the body of a request for several boards: each is what /hot
 // would be asked.
-func parseBoards(body []byte, defaultList string) ([]request, *Error) {
+func parseBoards(body []byte, defaultList string) ([]Request, *Error) {
 	var q struct {
 		Boards []struct {
 			List    string `json:"list"`
@@ -53,9 +53,9 @@ func parseBoards(body []byte, defaultList string) ([]request, *Error) {
 		return nil, bad
 	}
 	if len(q.Boards) == 0 || len(q.Boards) > MaxBoards {
-		return nil, badRequest("bad_boards", "boards has %d boards; it takes 1 to %d.", len(q.Boards), MaxBoards)
+		return nil, BadRequest("bad_boards", "The member boards has %d boards; it takes 1 to %d.", len(q.Boards), MaxBoards)
 	}
-	requests := make([]request, len(q.Boards))
+	requests := make([]Request, len(q.Boards))
 	rows := 0
 	for i, b := range q.Boards {
 		values := url.Values{"list": {b.List}, "period": {b.Period}, "at": {b.At}}
@@ -68,16 +68,16 @@ func parseBoards(body []byte, defaultList string) ([]request, *Error) {
 		if b.Explain {
 			values.Set("explain", "1")
 		}
-		r, bad := parseOne(boardOf, "", values, defaultList)
+		r, bad := parseOne(toBoard, "", values, defaultList)
 		if bad != nil {
-			bad.Message = fmt.Sprintf("boards[%d]: %s", i, bad.Message)
+			bad.Message = fmt.Sprintf("In boards[%d]: %s", i, bad.Message)
 			return nil, bad
 		}
 		requests[i] = r
-		rows += r.limit
+		rows += r.Limit
 	}
-	if rows > maxRows {
-		return nil, badRequest("bad_limit", "The boards have %d items together, more than %d.", rows, maxRows)
+	if rows > MaxLimit {
+		return nil, BadRequest("bad_limit", "The boards have %d items together, more than %d.", rows, MaxLimit)
 	}
 	return requests, nil
 }
@@ -86,7 +86,7 @@ func parseBoards(body []byte, defaultList string) ([]request, *Error) {
 // half of a question would be a wrong one.
 func decodeBody(body []byte, v any) *Error {
 	if len(body) > MaxBodyBytes {
-		return &Error{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("The body has more than %d bytes.", MaxBodyBytes)}
+		return &Error{Status: http.StatusRequestEntityTooLarge, Code: "body_too_large", Message: fmt.Sprintf("The body has more than %d bytes.", MaxBodyBytes)}
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -97,7 +97,7 @@ func decodeBody(body []byte, v any) *Error {
 		}
 	}
 	if err != nil {
-		return badRequest("bad_json", "The body cannot be read: %.200s.", err.Error())
+		return BadRequest("bad_json", "The body cannot be read: %.200s.", err.Error())
 	}
 	return nil
 }

@@ -1,0 +1,279 @@
+// Package reading is what edges and aggregators share of the reading API: which
+// requests there are, in one canonical form, and how an answer is sent.
+package reading
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Hot is the name of the board that the list's scoring model ranks. The other
+// boards have the names of their periods.
+const Hot = "hot"
+
+// Defaults and limits of a request.
+const (
+	DefaultLimit = 10
+	MaxLimit     = 1000     // entries of a board, and of all boards of one call
+	MaxOffset    = 10000    // entries to leave out at the top
+	MaxItems     = 200      // in one call
+	MaxBoards    = 20       // in one call
+	MaxURLBytes  = 4 << 10  // path and query
+	MaxBodyBytes = 64 << 10 // of a POST
+)
+
+// Kind is what a request asks for.
+type Kind uint8
+
+// The kinds of requests.
+const (
+	BoardOf Kind = iota + 1
+	ItemOf
+	StatsOf
+	ItemsOf // several, named in a body
+)
+
+// Request is one question in canonical form: two spellings of it are equal, so
+// that they share an answer. It is comparable.
+type Request struct {
+	Kind Kind   `json:"kind"`
+	List string `json:"list"`
+	// ID is an item's; of several, with a zero byte between two.
+	ID      string `json:"id,omitempty"`
+	Period  string `json:"period,omitempty"` // Hot or a ruleset.Period
+	Limit   int    `json:"limit,omitempty"`  // 1 to MaxLimit
+	Offset  int    `json:"offset,omitempty"` // 0 to MaxOffset
+	Explain bool   `json:"explain,omitempty"`
+	// At is in milliseconds since the Unix epoch; NoTime when none is given.
+	At int64 `json:"at,omitempty"`
+}
+
+// NoTime is the time of a request that names none. It is before 1970, which no
+// request may name.
+const NoTime = -1
+
+// Question is what one call asks: one request, or several boards.
+type Question struct {
+	Requests []Request `json:"requests"`
+	// Several says that the answer is a list of boards, even if it has one.
+	Several bool `json:"several,omitempty"`
+}
+
+// Key is the same text for all spellings of a question, and another for another.
+func (q *Question) Key() string {
+	var b []byte
+	for i := range q.Requests {
+		r := &q.Requests[i]
+		b = append(b, byte('0'+r.Kind))
+		for _, s := range []string{r.List, r.ID, r.Period} {
+			b = strconv.AppendQuote(b, s)
+		}
+		for _, n := range []int64{int64(r.Limit), int64(r.Offset), r.At} {
+			b = append(strconv.AppendInt(b, n, 10), ' ')
+		}
+		b = strconv.AppendBool(b, r.Explain)
+	}
+	return string(strconv.AppendBool(b, q.Several))
+}
+
+// Serves reports whether an escaped URL path is one of the reading API's.
+func Serves(path string) bool {
+	_, _, ok := route(path)
+	return ok
+}
+
+// Methods returns the methods that a path takes, as in the header Allow.
+func Methods(path string) string {
+	if to, _, _ := route(path); to == toItems || to == toBoards {
+		return http.MethodPost
+	}
+	return http.MethodGet + ", " + http.MethodHead
+}
+
+// endpoint is what a path leads to.
+type endpoint uint8
+
+const (
+	toBoard   endpoint = iota + 1
+	toBoardAt          // a board whose list and period are in the path
+	toItem
+	toStats
+	toItems  // several, named in a body
+	toBoards // likewise
+)
+
+// route splits an escaped URL path. An item's id is all that follows its list,
+// slashes included.
+func route(path string) (to endpoint, rest string, ok bool) {
+	switch path {
+	case "/hot", "/api/hot":
+		return toBoard, "", true
+	case "/api/items":
+		return toItems, "", true
+	case "/api/boards":
+		return toBoards, "", true
+	}
+	if rest, ok := strings.CutPrefix(path, "/api/boards/"); ok {
+		return toBoardAt, rest, true
+	}
+	if rest, ok := strings.CutPrefix(path, "/api/items/"); ok {
+		return toItem, rest, true
+	}
+	if rest, ok := strings.CutPrefix(path, "/api/stats/"); ok {
+		return toStats, rest, true
+	}
+	return 0, "", false
+}
+
+// Parse reads a question of an escaped path, a raw query, and the body of a POST.
+// defaultList is the list of a request that names none.
+func Parse(path, rawQuery string, body []byte, defaultList string) (*Question, *Error) {
+	to, rest, ok := route(path)
+	if !ok {
+		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("There is nothing at %.200q.", path)}
+	}
+	if len(path)+len(rawQuery) > MaxURLBytes {
+		return nil, &Error{Status: http.StatusRequestURITooLong, Code: "query_too_long", Message: fmt.Sprintf("The path and the query have at most %d bytes.", MaxURLBytes)}
+	}
+	values, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return nil, BadRequest("bad_query", "The query cannot be read: %v.", err)
+	}
+	var bad *Error
+	q := &Question{Requests: make([]Request, 1)}
+	switch to {
+	case toItems, toBoards:
+		if bad = only(values); bad != nil {
+			return nil, bad
+		}
+		if to == toBoards {
+			q.Several = true
+			q.Requests, bad = parseBoards(body, defaultList)
+		} else {
+			q.Requests[0], bad = parseItems(body, defaultList)
+		}
+	default:
+		q.Requests[0], bad = parseOne(to, rest, values, defaultList)
+	}
+	if bad != nil {
+		return nil, bad
+	}
+	return q, nil
+}
+
+// parseOne reads a request that is all in its path and query.
+func parseOne(to endpoint, rest string, values url.Values, defaultList string) (Request, *Error) {
+	r := Request{Kind: StatsOf, At: NoTime}
+	var err error
+	switch to {
+	case toBoard:
+		return r.parseBoard(values, defaultList)
+	case toBoardAt:
+		if values.Has("list") || values.Has("period") {
+			return Request{}, BadRequest("repeated_parameter", "The list and the period are in the path already.")
+		}
+		list, period, _ := strings.Cut(rest, "/")
+		if list, err = url.PathUnescape(list); err != nil || list == "" {
+			return Request{}, BadRequest("bad_list", "This cannot be the name of a list: %.80q.", rest)
+		}
+		if period == "" {
+			return Request{}, BadRequest("bad_period", "The path does not end in one of hot, hour, day, week, month and all.")
+		}
+		values["list"], values["period"] = []string{list}, []string{period}
+		return r.parseBoard(values, defaultList)
+	case toItem:
+		r.Kind = ItemOf
+		list, id, _ := strings.Cut(rest, "/")
+		if r.ID, err = url.PathUnescape(id); err == nil {
+			err = hit.ValidID(r.ID)
+		}
+		if err != nil {
+			return Request{}, BadRequest("bad_item", "This cannot be the id of an item: %v.", err)
+		}
+		rest = list
+	}
+	if r.List, err = url.PathUnescape(rest); err != nil {
+		return Request{}, BadRequest("bad_list", "This cannot be the name of a list: %v.", err)
+	}
+	return r, only(values)
+}
+
+func (r Request) parseBoard(values url.Values, defaultList string) (Request, *Error) {
+	if err := only(values, "list", "period", "limit", "offset", "at", "explain"); err != nil {
+		return Request{}, err
+	}
+	r.Kind, r.List, r.Period, r.Limit = BoardOf, defaultList, Hot, DefaultLimit
+	if s := values.Get("list"); s != "" {
+		r.List = s
+	}
+	if s := values.Get("period"); s != "" {
+		if s != Hot && !ruleset.Period(s).Valid() {
+			return Request{}, BadRequest("bad_period", "The period %.40q is none of hot, hour, day, week, month and all.", s)
+		}
+		r.Period = s
+	}
+	var err *Error
+	if r.Limit, err = integer(values, "limit", r.Limit, 1, MaxLimit); err != nil {
+		return Request{}, err
+	}
+	if r.Offset, err = integer(values, "offset", 0, 0, MaxOffset); err != nil {
+		return Request{}, err
+	}
+	if s := values.Get("at"); s != "" {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil || t.UTC().Year() < 1970 || t.UTC().Year() > 9999 {
+			return Request{}, BadRequest("bad_at", "The time at %.60q is not one of RFC 3339, such as 2026-11-20T12:00:00Z; a + is written %%2B.", s)
+		}
+		r.At = t.UnixMilli()
+	}
+	switch s := values.Get("explain"); s {
+	case "", "0", "false":
+	case "1", "true":
+		r.Explain = true
+	default:
+		return Request{}, BadRequest("bad_explain", "The value of explain, %.40q, is neither 0 nor 1.", s)
+	}
+	return r, nil
+}
+
+// Time returns the time that the request names, or the zero time.
+func (r *Request) Time() time.Time {
+	if r.At == NoTime {
+		return time.Time{}
+	}
+	return time.UnixMilli(r.At).UTC()
+}
+
+func integer(values url.Values, name string, def, low, high int) (int, *Error) {
+	s := values.Get(name)
+	if s == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < low || n > high {
+		return 0, BadRequest("bad_"+name, "The %s %.40q is not a whole number from %d to %d.", name, s, low, high)
+	}
+	return n, nil
+}
+
+// only refuses parameters that are not known or given twice: an answer to half
+// of a question would be a wrong one.
+func only(values url.Values, known ...string) *Error {
+	for name, v := range values {
+		if !slices.Contains(known, name) {
+			return BadRequest("unknown_parameter", "There is no parameter %.40q here.", name)
+		}
+		if len(v) > 1 {
+			return BadRequest("repeated_parameter", "The parameter %s is given %d times.", name, len(v))
+		}
+	}
+	return nil
+}
