@@ -94,18 +94,21 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request, left time.Duratio
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if a.Status != http.StatusOK || r.Method == http.MethodPost { // caches know a question by its URL
-		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
-		w.WriteHeader(a.Status)
-		if r.Method != http.MethodHead {
-			_, _ = w.Write(a.Body) // the client's loss
+	if a.Status == http.StatusOK && r.Method != http.MethodPost { // caches know a question by its URL
+		seconds := max(1, (left+time.Second-1)/time.Second)
+		h.Set("Cache-Control", "public, max-age="+strconv.Itoa(int(seconds))+", stale-while-revalidate="+strconv.Itoa(staleWhileRevalidate))
+		h["Etag"] = []string{a.ETag}
+		if r.Header.Get("If-None-Match") != "" {
+			// No name and no time: the type is set, and the entity tag is the validator.
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.Body))
+			return
 		}
-		return
+	} else {
+		h.Set("Cache-Control", "no-store")
 	}
-	seconds := max(1, (left+time.Second-1)/time.Second)
-	h.Set("Cache-Control", "public, max-age="+strconv.Itoa(int(seconds))+", stale-while-revalidate="+strconv.Itoa(staleWhileRevalidate))
-	h["Etag"] = []string{a.ETag}
-	// No name and no time: the type is set, and the entity tag is the validator.
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.Body))
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	w.WriteHeader(a.Status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(a.Body) // the client's loss
+	}
 }
