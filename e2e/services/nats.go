@@ -21,12 +21,11 @@ const natsModule = "github.com/nats-io/nats-server/v2"
 
 // NATS is a nats-server process with JetStream.
 type NATS struct {
+	*Process
 	// URL is how a client names the server. It stays the same over restarts.
 	URL string
-	// Dir holds the configuration and the streams.
+	// Dir holds the streams.
 	Dir string
-
-	process *process
 }
 
 // StartNATS runs a nats-server of the version in go.mod until the test ends.
@@ -34,44 +33,63 @@ type NATS struct {
 // are added to its configuration.
 func StartNATS(t testing.TB, config ...string) *NATS {
 	t.Helper()
-	path, err := natsServer()
-	if err != nil {
-		missing(t, "nats-server cannot be built: %v", err)
-	}
-	n := &NATS{Dir: t.TempDir()}
-	n.process = startOnFreePort(t, func(port int) *process {
-		n.URL = "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		monitor := net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
-		text := fmt.Sprintf("listen: 127.0.0.1:%d\nhttp: %q\njetstream { store_dir: %q, sync_interval: always }\n%s\n",
-			port, monitor, filepath.Join(n.Dir, "jetstream"), strings.Join(config, "\n"))
-		file := filepath.Join(n.Dir, "nats.conf")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return newProcess(t, "nats-server", path, n.Dir, []string{"-c", file}, func(ctx context.Context) error {
-			return natsReady(ctx, strings.TrimPrefix(n.URL, "nats://"), monitor)
-		})
+	return StartNATSIn(t, t.TempDir(), config...)
+}
+
+// StartNATSIn is [StartNATS] with the directory for the streams.
+func StartNATSIn(t testing.TB, dir string, config ...string) *NATS {
+	t.Helper()
+	var n *NATS
+	startOnFreePort(t, func(port int) *Process {
+		n = newNATS(t, port, dir, config...)
+		return n.Process
 	})
 	return n
 }
 
-// Kill ends the server as kill -9 does.
-func (n *NATS) Kill() { n.process.kill() }
-
-// Stop ends the server in good order.
-func (n *NATS) Stop() {
-	n.process.t.Helper()
-	if err := n.process.stop(); err != nil {
-		n.process.t.Fatal(err)
+// StartNATSCluster runs so many nats-servers as one cluster until the test ends.
+// A stream that is to survive the loss of one has to have 3 replicas.
+func StartNATSCluster(t testing.TB, size int) []*NATS {
+	t.Helper()
+	addresses, routes := make([]string, size), make([]string, size)
+	for i := range size {
+		addresses[i] = local(FreePort(t))
+		routes[i] = strconv.Quote("nats-route://" + addresses[i])
 	}
+	nodes := make([]*NATS, size)
+	for i := range nodes {
+		nodes[i] = newNATS(t, FreePort(t), t.TempDir(),
+			fmt.Sprintf("server_name: node-%d", i),
+			fmt.Sprintf("cluster { name: test, listen: %q, routes: [%s] }", addresses[i], strings.Join(routes, ", ")))
+		nodes[i].Relaunch() // none is ready without the others
+	}
+	for _, n := range nodes {
+		if err := n.await(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nodes
 }
 
-// Restart starts the server again on the same port with the streams that are on
-// disk, after killing it if it runs.
-func (n *NATS) Restart() {
-	n.process.t.Helper()
-	if err := n.process.restart(); err != nil {
-		n.process.t.Fatal(err)
+// newNATS returns a nats-server that is not started.
+func newNATS(t testing.TB, port int, dir string, config ...string) *NATS {
+	t.Helper()
+	path, err := natsServer()
+	if err != nil {
+		missing(t, "nats-server cannot be built: %v", err)
+	}
+	own, address, monitor := t.TempDir(), local(port), local(FreePort(t))
+	text := fmt.Sprintf("listen: %q\nhttp: %q\njetstream { store_dir: %q, sync_interval: always }\n%s\n",
+		address, monitor, dir, strings.Join(config, "\n"))
+	file := filepath.Join(own, "nats.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &NATS{
+		URL: "nats://" + address, Dir: dir,
+		Process: newProcess(t, "nats-server", path, own, []string{"-c", file}, func(ctx context.Context) error {
+			return natsReady(ctx, address, monitor)
+		}),
 	}
 }
 

@@ -8,12 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -38,9 +35,9 @@ func missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format+" (set "+RequireEnv+"=1 to make this an error)", args...)
 }
 
-// process is a server that can be started again and again with the same
-// arguments.
-type process struct {
+// Process is a server that can be started again and again with the same
+// arguments. One goroutine at a time may use it.
+type Process struct {
 	t    testing.TB
 	name string
 	path string
@@ -55,10 +52,10 @@ type process struct {
 
 // newProcess returns a process that is not started, and cleans up after it when
 // the test ends. What it prints is shown when the test fails.
-func newProcess(t testing.TB, name, path, dir string, args []string, ready func(context.Context) error) *process {
-	p := &process{t: t, name: name, path: path, args: args, log: filepath.Join(dir, name+".log"), ready: ready}
+func newProcess(t testing.TB, name, path, dir string, args []string, ready func(context.Context) error) *Process {
+	p := &Process{t: t, name: name, path: path, args: args, log: filepath.Join(dir, name+".log"), ready: ready}
 	t.Cleanup(func() {
-		p.kill()
+		p.Kill()
 		if t.Failed() {
 			t.Logf("%s printed:\n%s", name, p.tail())
 		}
@@ -66,8 +63,107 @@ func newProcess(t testing.TB, name, path, dir string, args []string, ready func(
 	return p
 }
 
+// Kill ends the process as kill -9 does and waits until it is gone. A process
+// that does not run is left as it is.
+func (p *Process) Kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	<-p.exited
+	p.cmd = nil
+}
+
+// Stop ends the process in good order.
+func (p *Process) Stop() {
+	p.t.Helper()
+	if p.cmd == nil {
+		return
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatalf("stopping %s: %v", p.name, err)
+	}
+	select {
+	case <-p.exited:
+		p.cmd = nil
+	case <-time.After(stopTimeout):
+		p.Kill()
+		p.t.Fatalf("%s did not stop within %v; it printed:\n%s", p.name, stopTimeout, p.tail())
+	}
+}
+
+// Restart starts the process again on what it has on disk, after killing it if
+// it runs, and waits until it is ready.
+func (p *Process) Restart() {
+	p.t.Helper()
+	p.Kill()
+	var err error
+	for range 3 { // a connection that is closing may hold the port for a moment
+		if err = p.start(); err == nil {
+			return
+		}
+	}
+	p.t.Fatal(err)
+}
+
+// Relaunch is Restart without waiting until the process is ready: it may wait
+// for another one itself.
+func (p *Process) Relaunch() {
+	p.t.Helper()
+	p.Kill()
+	if err := p.launch(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Pause stops the process where it is, as SIGSTOP does, until Resume.
+func (p *Process) Pause() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+}
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() {
+	p.t.Helper()
+	p.signal(syscall.SIGCONT)
+}
+
+func (p *Process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("sending %v to %s: %v", s, p.name, err)
+	}
+}
+
+// Running reports whether the process was started and has not ended since, by
+// itself or otherwise.
+func (p *Process) Running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID returns the process id. The process has to run.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Printed returns everything that the process has printed, over all restarts.
+func (p *Process) Printed() string {
+	p.t.Helper()
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(data)
+}
+
 // launch runs the process.
-func (p *process) launch() error {
+func (p *Process) launch() error {
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -89,10 +185,15 @@ func (p *process) launch() error {
 }
 
 // start runs the process and waits until it is ready.
-func (p *process) start() error {
+func (p *Process) start() error {
 	if err := p.launch(); err != nil {
 		return err
 	}
+	return p.await()
+}
+
+// await waits until the process, which was launched, is ready.
+func (p *Process) await() error {
 	cmd, exited := p.cmd, p.exited
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -107,57 +208,15 @@ func (p *process) start() error {
 		case <-exited:
 			return fmt.Errorf("%s ended while it was starting (%s); it printed:\n%s", p.name, cmd.ProcessState, p.tail())
 		case <-ctx.Done():
-			p.kill()
+			p.Kill()
 			return fmt.Errorf("%s is not ready after %v: %w; it printed:\n%s", p.name, startTimeout, err, p.tail())
 		case <-tick.C:
 		}
 	}
 }
 
-// kill ends the process without warning and waits until it is gone. A process
-// that does not run is left as it is.
-func (p *process) kill() {
-	if p.cmd == nil {
-		return
-	}
-	_ = p.cmd.Process.Kill() // it may have ended by itself
-	<-p.exited
-	p.cmd = nil
-}
-
-// stop asks the process to end and waits until it has.
-func (p *process) stop() error {
-	if p.cmd == nil {
-		return nil
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stopping %s: %w", p.name, err)
-	}
-	select {
-	case <-p.exited:
-		p.cmd = nil
-		return nil
-	case <-time.After(stopTimeout):
-		p.kill()
-		return fmt.Errorf("%s did not stop within %v; it printed:\n%s", p.name, stopTimeout, p.tail())
-	}
-}
-
-// restart starts the process again. The port that it had may be taken for a
-// moment by a connection that is closing.
-func (p *process) restart() error {
-	p.kill()
-	var err error
-	for range 3 {
-		if err = p.start(); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
 // tail returns the end of what the process has printed.
-func (p *process) tail() []byte {
+func (p *Process) tail() []byte {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
 		return []byte(err.Error())
@@ -166,39 +225,4 @@ func (p *process) tail() []byte {
 		return bytes.Join(lines[len(lines)-40:], []byte("\n"))
 	}
 	return data
-}
-
-// FreePort returns a TCP port of the loopback interface that nobody listens on.
-// It lies below the range that operating systems take for outgoing connections,
-// so that a server which is killed and restarted finds its port free.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	for range 1000 {
-		port := 10_000 + rand.IntN(20_000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
-	t.Fatal("no free port on 127.0.0.1 between 10000 and 30000")
-	return 0
-}
-
-// startOnFreePort makes a process for one free port after another until it
-// starts: between looking and listening somebody else may take a port.
-func startOnFreePort(t testing.TB, newProcess func(port int) *process) *process {
-	t.Helper()
-	var err error
-	for range 5 {
-		p := newProcess(FreePort(t))
-		if err = p.start(); err == nil {
-			return p
-		}
-	}
-	t.Fatal(err)
-	return nil
 }

@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,10 +13,9 @@ import (
 
 // Program is a Caddy or an aggregator, built from this tree, as a process.
 type Program struct {
-	// Dir is the directory that the process runs in and prints to.
+	*Process
+	// Dir is the directory that the process prints to.
 	Dir string
-
-	process *process
 }
 
 // Program kinds: the packages that the binaries are built from.
@@ -31,33 +31,13 @@ func StartProgram(t testing.TB, pkg, ready string, args ...string) *Program {
 	t.Helper()
 	path := Binary(t, pkg)
 	p := &Program{Dir: t.TempDir()}
-	p.process = newProcess(t, filepath.Base(path), path, p.Dir, args, func(ctx context.Context) error {
+	p.Process = newProcess(t, filepath.Base(path), path, p.Dir, args, func(ctx context.Context) error {
 		return answers(ctx, ready)
 	})
-	if err := p.process.start(); err != nil {
+	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// Kill ends the program as kill -9 does.
-func (p *Program) Kill() { p.process.kill() }
-
-// Stop ends the program in good order.
-func (p *Program) Stop() {
-	p.process.t.Helper()
-	if err := p.process.stop(); err != nil {
-		p.process.t.Fatal(err)
-	}
-}
-
-// Restart starts the program again with the same arguments, after killing it if
-// it runs.
-func (p *Program) Restart() {
-	p.process.t.Helper()
-	if err := p.process.restart(); err != nil {
-		p.process.t.Fatal(err)
-	}
 }
 
 func answers(ctx context.Context, url string) error {
@@ -90,14 +70,19 @@ func Binary(t testing.TB, pkg string) string {
 	return path
 }
 
-// buildProgram builds into the user's cache directory. Another test process may
-// run the program that was there: it keeps its file.
+// buildProgram builds into the user's cache directory, in a place of this tree's
+// own: another tree may test another version. Another test process may run the
+// program that was there: it keeps its file.
 func buildProgram(pkg string) (string, error) {
+	tree, err := goCommand("list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return "", err
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()
 	}
-	dir := filepath.Join(cache, "hotboard-test")
+	dir := filepath.Join(cache, "hotboard-test", fmt.Sprintf("%x", sha256.Sum256([]byte(tree)))[:16])
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

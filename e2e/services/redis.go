@@ -15,13 +15,12 @@ import (
 
 // Redis is a redis-server process.
 type Redis struct {
+	*Process
 	// Addr is host:port; Socket is a Unix socket of the same server.
 	Addr   string
 	Socket string
 	// Dir holds its files: dump.rdb, appendonlydir.
 	Dir string
-
-	process *process
 }
 
 // StartRedis runs the redis-server that is in the PATH until the test ends. By
@@ -29,10 +28,7 @@ type Redis struct {
 // example "--appendonly", "yes".
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		missing(t, "redis-server is not installed: %v", err)
-	}
+	path := redisServer(t)
 	// The path of a Unix socket has at most about 100 bytes; t.TempDir is longer.
 	sockets, err := os.MkdirTemp("", "redis")
 	if err != nil {
@@ -41,13 +37,15 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Cleanup(func() { _ = os.RemoveAll(sockets) })
 
 	r := &Redis{Dir: t.TempDir(), Socket: filepath.Join(sockets, "s")}
-	r.process = startOnFreePort(t, func(port int) *process {
-		r.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	r.Process = startOnFreePort(t, func(port int) *Process {
+		r.Addr = local(port)
 		all := append([]string{
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--unixsocket", r.Socket,
 			"--dir", r.Dir, "--save", "",
 		}, args...)
-		return newProcess(t, "redis-server", path, r.Dir, all, r.ping)
+		return newProcess(t, "redis-server", path, r.Dir, all, func(ctx context.Context) error {
+			return ping(ctx, "unix", r.Socket)
+		})
 	})
 	return r
 }
@@ -55,36 +53,26 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 // URL is how a client names the server.
 func (r *Redis) URL() string { return "unix://" + r.Socket }
 
-// Kill ends the server as kill -9 does.
-func (r *Redis) Kill() { r.process.kill() }
-
-// Stop ends the server in good order.
-func (r *Redis) Stop() {
-	r.process.t.Helper()
-	if err := r.process.stop(); err != nil {
-		r.process.t.Fatal(err)
+// redisServer returns the path of the redis-server that is in the PATH.
+func redisServer(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		missing(t, "redis-server is not installed: %v", err)
 	}
+	return path
 }
 
-// Restart starts the server again with what it has on disk, after killing it if
-// it runs.
-func (r *Redis) Restart() {
-	r.process.t.Helper()
-	if err := r.process.restart(); err != nil {
-		r.process.t.Fatal(err)
-	}
-}
-
-// ping reports whether the server has loaded its data and answers.
-func (r *Redis) ping(ctx context.Context) error {
+// ping reports whether a server has loaded its data and answers.
+func ping(ctx context.Context, network, address string) error {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", r.Socket)
+	conn, err := d.DialContext(ctx, network, address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline) // a Unix socket has deadlines
+		_ = conn.SetDeadline(deadline) // both kinds of sockets have deadlines
 	}
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
 		return err

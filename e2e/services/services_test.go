@@ -45,7 +45,7 @@ func TestRedisComesBackWithItsData(t *testing.T) {
 				t.Fatalf("INCR answers %q", got)
 			}
 			tt.end(r)
-			if err := r.ping(context.Background()); err == nil {
+			if err := ping(context.Background(), "unix", r.Socket); err == nil {
 				t.Fatal("the server still answers")
 			}
 			r.Restart()
