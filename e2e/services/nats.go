@@ -26,6 +26,8 @@ type NATS struct {
 	URL string
 	// Dir holds the streams.
 	Dir string
+	// Name is that of the server within its cluster.
+	Name string
 }
 
 // StartNATS runs a nats-server of the version in go.mod until the test ends.
@@ -59,7 +61,6 @@ func StartNATSCluster(t testing.TB, size int) []*NATS {
 	nodes := make([]*NATS, size)
 	for i := range nodes {
 		nodes[i] = newNATS(t, FreePort(t), t.TempDir(),
-			fmt.Sprintf("server_name: node-%d", i),
 			fmt.Sprintf("cluster { name: test, listen: %q, routes: [%s] }", addresses[i], strings.Join(routes, ", ")))
 		nodes[i].Relaunch() // none is ready without the others
 	}
@@ -79,14 +80,16 @@ func newNATS(t testing.TB, port int, dir string, config ...string) *NATS {
 		missing(t, "nats-server cannot be built: %v", err)
 	}
 	own, address, monitor := t.TempDir(), local(port), local(FreePort(t))
-	text := fmt.Sprintf("listen: %q\nhttp: %q\njetstream { store_dir: %q, sync_interval: always }\n%s\n",
-		address, monitor, dir, strings.Join(config, "\n"))
+	name := "server-" + strconv.Itoa(port)
+	// By default it promises to store no more than what the disk has room for.
+	text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\njetstream { store_dir: %q, sync_interval: always, max_file_store: 100GB }\n%s\n",
+		name, address, monitor, dir, strings.Join(config, "\n"))
 	file := filepath.Join(own, "nats.conf")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return &NATS{
-		URL: "nats://" + address, Dir: dir,
+		URL: "nats://" + address, Dir: dir, Name: name,
 		Process: newProcess(t, "nats-server", path, own, []string{"-c", file}, func(ctx context.Context) error {
 			return natsReady(ctx, address, monitor)
 		}),

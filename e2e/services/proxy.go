@@ -1,6 +1,7 @@
 package services
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -17,6 +18,7 @@ type Proxy struct {
 	target string
 	delay  atomic.Int64 // in nanoseconds
 	silent atomic.Bool  // new connections are half-open from the start
+	gate   atomic.Pointer[gate]
 
 	mu    sync.Mutex
 	links map[*link]struct{}
@@ -32,6 +34,13 @@ type link struct {
 type chunk struct {
 	data []byte
 	due  time.Time
+}
+
+// gate holds what contains some text until it is open.
+type gate struct {
+	text []byte
+	held atomic.Int64 // chunks
+	open chan struct{}
 }
 
 // Bounds of what is under way in one direction of a link.
@@ -71,6 +80,18 @@ func StartProxy(t testing.TB, target string) *Proxy {
 // Delay makes everything that is sent from now on arrive later by d, in both
 // directions. It arrives even if the sender closes the connection meanwhile.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// Hold keeps back what is sent from now on and contains a text, with all that
+// follows it on its connection, until Release.
+func (p *Proxy) Hold(text string) {
+	p.gate.Store(&gate{text: []byte(text), open: make(chan struct{})})
+}
+
+// Held returns how many times the text that is held back was sent.
+func (p *Proxy) Held() int { return int(p.gate.Load().held.Load()) }
+
+// Release lets go what Hold has kept back.
+func (p *Proxy) Release() { close(p.gate.Swap(nil).open) }
 
 // Reset ends all connections with an RST, as a router does that was restarted.
 func (p *Proxy) Reset() {
@@ -135,6 +156,7 @@ func (p *Proxy) carry(ctx context.Context, l *link, to, from net.Conn) {
 			case <-time.After(time.Until(c.due)):
 			case <-ctx.Done():
 			}
+			p.gate.Load().pass(ctx, c.data)
 			if !l.halfOpen.Load() {
 				_, _ = to.Write(c.data) // if that side is closed, the other direction ends as well
 			}
@@ -154,6 +176,18 @@ func (p *Proxy) carry(ctx context.Context, l *link, to, from net.Conn) {
 		<-ctx.Done() // a cut cable does not carry the end of a connection either
 	}
 	_ = to.Close() // the other direction may have closed it
+}
+
+// pass waits until the gate is open if data may not pass. No gate is an open one.
+func (g *gate) pass(ctx context.Context, data []byte) {
+	if g == nil || !bytes.Contains(data, g.text) {
+		return
+	}
+	g.held.Add(1)
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+	}
 }
 
 // reset closes both connections in a way that sends an RST.

@@ -75,12 +75,21 @@ func TestProxy(t *testing.T) {
 	}
 	p.Delay(0)
 
+	const soon = 50 * time.Millisecond
+	p.Hold("ell")
+	if _, err := ask(t, c, soon); !errors.Is(err, os.ErrDeadlineExceeded) || p.Held() != 1 {
+		t.Errorf("what is held back comes through, or is not there: %v, held %d", err, p.Held())
+	}
+	p.Release()
+	if _, err := ask(t, c, time.Minute); err != nil {
+		t.Errorf("nothing comes through after Release: %v", err)
+	}
+
 	p.Reset()
 	if _, err := ask(t, c, time.Minute); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("a connection that was reset fails with %v", err)
 	}
 
-	const soon = 50 * time.Millisecond
 	open := dial(t, p)
 	if _, err := ask(t, open, time.Minute); err != nil {
 		t.Fatalf("nothing comes through after a reset: %v", err)
