@@ -23,14 +23,32 @@ type Aggregator struct {
 	Config string
 }
 
+// AggregatorOptions says what an aggregator is connected to.
+type AggregatorOptions struct {
+	NATS     []string // URLs of the servers
+	Replicas int      // of the log. Default: 1
+	Redis    string   // URL
+	// Rules is the path of the file with the lists.
+	Rules string
+}
+
 // StartAggregator runs an aggregator until the test ends. It answers when it
 // returns, which does not mean that it is ready.
-func StartAggregator(t testing.TB, natsURL, redisURL, rules string) *Aggregator {
+func StartAggregator(t testing.TB, o AggregatorOptions) *Aggregator {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", services.FreePort(t))
 	a := &Aggregator{URL: "http://" + address, Config: filepath.Join(t.TempDir(), "aggregator.yaml")}
-	text := fmt.Sprintf("listen: %s\nnats: {urls: [%q]}\nredis: {url: %q}\nrules_file: %q\n", address, natsURL, redisURL, rules)
-	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
+	// Every JSON text is YAML.
+	text, err := json.Marshal(map[string]any{
+		"listen":     address,
+		"nats":       map[string]any{"urls": o.NATS, "replicas": max(1, o.Replicas)},
+		"redis":      map[string]any{"url": o.Redis},
+		"rules_file": o.Rules,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(a.Config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.Program = services.StartProgram(t, services.Aggregator, a.URL+"/-/healthy", "-config", a.Config)

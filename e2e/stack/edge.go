@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,6 +28,8 @@ type EdgeOptions struct {
 	Rules string
 	// Site is what the directive hotboard has in its block.
 	Site string
+	// Data is the dir of the global option hotboard. Default: an empty one.
+	Data string
 }
 
 // Edge is a Caddy in front of a small site of files.
@@ -36,6 +39,8 @@ type Edge struct {
 	URL, Admin string
 	// Config is the path of the Caddyfile.
 	Config string
+	// Data is where the edge keeps what it has not sent yet.
+	Data string
 }
 
 // StartEdge runs a Caddy until the test ends. It believes what this machine says
@@ -49,13 +54,14 @@ func StartEdge(t testing.TB, o EdgeOptions) *Edge {
 		URL:    fmt.Sprintf("http://127.0.0.1:%d", site),
 		Admin:  fmt.Sprintf("http://127.0.0.1:%d", admin),
 		Config: filepath.Join(dir, "Caddyfile"),
+		Data:   cmp.Or(o.Data, filepath.Join(dir, "hotboard")),
 	}
 	directive := "hotboard"
 	if o.Site != "" {
 		directive += " {\n\t\t" + o.Site + "\n\t}"
 	}
 	text := strings.NewReplacer(
-		"ADMIN", strings.TrimPrefix(e.Admin, "http://"), "URL", e.URL, "DIR", dir,
+		"ADMIN", strings.TrimPrefix(e.Admin, "http://"), "URL", e.URL, "DATA", e.Data, "DIR", dir,
 		"BROKER", o.Broker, "RULES", o.Rules, "HOTBOARD", directive,
 	).Replace(caddyfile)
 	if err := os.WriteFile(e.Config, []byte(text), 0o600); err != nil {
@@ -70,7 +76,7 @@ const caddyfile = `{
 	persist_config off
 	storage file_system DIR/storage
 	hotboard {
-		dir DIR/hotboard
+		dir DATA
 		BROKER
 		rules_file RULES
 	}

@@ -7,6 +7,7 @@ package stack
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,34 +35,79 @@ type Options struct {
 	Rules string
 	// Site is what the directive hotboard of the edges' sites has in its block.
 	Site string
+
+	// Broker are the URLs of servers that the test has started. Default: a
+	// nats-server of the stack's own.
+	Broker []string
+	// Replicas is how many of these servers keep the log. Default: 1.
+	Replicas int
+	// Store is the URL of the Redis that the test has started. Default: a
+	// redis-server of the stack's own.
+	Store string
 }
 
 // Stack is a running Hotboard.
 type Stack struct {
+	// NATS and Redis are the stack's own servers; nil where Options name others.
 	NATS        *services.NATS
 	Redis       *services.Redis
 	Aggregators []*Aggregator
 	Edges       []*Edge
 
-	t testing.TB
+	t        testing.TB
+	broker   []string
+	storeURL string
+	rules    string
+	site     string
 }
 
 // Start runs a stack until the test ends. Every process answers when it returns.
 func Start(t testing.TB, o Options) *Stack {
 	t.Helper()
-	rules := WriteRules(t, o.Rules)
-	s := &Stack{
-		t:     t,
-		NATS:  services.StartNATS(t),
-		Redis: services.StartRedis(t, "--appendonly", "yes", "--appendfsync", "everysec"),
+	s := &Stack{t: t, broker: o.Broker, storeURL: o.Store, rules: WriteRules(t, o.Rules), site: o.Site}
+	if len(s.broker) == 0 {
+		s.NATS = services.StartNATS(t)
+		s.broker = []string{s.NATS.URL}
+	}
+	if s.storeURL == "" {
+		s.Redis = services.StartRedis(t, "--appendonly", "yes", "--appendfsync", "everysec")
+		s.storeURL = s.Redis.URL()
 	}
 	for range max(1, o.Aggregators) {
-		s.Aggregators = append(s.Aggregators, StartAggregator(t, s.NATS.URL, s.Redis.URL(), rules))
+		s.AddAggregator(AggregatorOptions{Replicas: o.Replicas})
 	}
 	for range max(1, o.Edges) {
-		s.Edges = append(s.Edges, StartEdge(t, EdgeOptions{Broker: "nats " + s.NATS.URL, Rules: rules, Site: o.Site}))
+		s.AddEdge(EdgeOptions{})
 	}
 	return s
+}
+
+// AddAggregator starts one more aggregator. What the options leave out is as for
+// the others.
+func (s *Stack) AddAggregator(o AggregatorOptions) *Aggregator {
+	s.t.Helper()
+	if len(o.NATS) == 0 {
+		o.NATS = s.broker
+	}
+	if o.Redis == "" {
+		o.Redis = s.storeURL
+	}
+	o.Rules = s.rules
+	a := StartAggregator(s.t, o)
+	s.Aggregators = append(s.Aggregators, a)
+	return a
+}
+
+// AddEdge starts one more edge. What the options leave out is as for the others.
+func (s *Stack) AddEdge(o EdgeOptions) *Edge {
+	s.t.Helper()
+	if o.Broker == "" {
+		o.Broker = "nats " + strings.Join(s.broker, " ")
+	}
+	o.Rules, o.Site = s.rules, s.site
+	e := StartEdge(s.t, o)
+	s.Edges = append(s.Edges, e)
+	return e
 }
 
 // WriteRules writes rules to a file of the test and returns its path. No text
@@ -81,7 +127,7 @@ func WriteRules(t testing.TB, text string) string {
 // Store opens the counts, to look at them without an aggregator in between.
 func (s *Stack) Store() *redisstore.Store {
 	s.t.Helper()
-	st, err := redisstore.Open(s.t.Context(), redisstore.Options{URL: s.Redis.URL()})
+	st, err := redisstore.Open(s.t.Context(), redisstore.Options{URL: s.storeURL})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -93,7 +139,7 @@ func (s *Stack) Store() *redisstore.Store {
 // itself.
 func (s *Stack) Log() jetstream.JetStream {
 	s.t.Helper()
-	nc, err := nats.Connect(s.NATS.URL, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	nc, err := nats.Connect(strings.Join(s.broker, ","), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		s.t.Fatal(err)
 	}
