@@ -13,9 +13,6 @@ import (
 // TestPoisonIsSetAside puts messages into the log that nobody can read, between
 // others.
 func TestPoisonIsSetAside(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits a minute for the aggregator to be ready again, which -short is too short for")
-	}
 	t.Parallel()
 	s := stack.Start(t, stack.Options{})
 	aggregator := s.Aggregators[0]
@@ -62,7 +59,7 @@ func TestPoisonIsSetAside(t *testing.T) {
 	enough(t, l, 200)
 	ledger := l.stop()
 	settle(t, s, st, ledger.exact)
-	eventually(t, func() string { return unready(s.Aggregators) })
+	eventually(t, func() string { return unready(s.Aggregators, faults.Poisoned) })
 	if info, err := aside.Info(t.Context()); err != nil || info.State.Msgs != shards {
 		t.Errorf("%+v were set aside, and %d were sent: %v", info, shards, err)
 	}

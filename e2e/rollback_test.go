@@ -18,9 +18,6 @@ import (
 // noticing that and to counting everything again.
 func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("waits a minute for the aggregator to be ready again, which -short is too short for")
-	}
 	t.Parallel()
 	s := stack.Start(t, stack.Options{Aggregators: 2})
 	st := s.Store()
@@ -53,7 +50,7 @@ func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 	enough(t, l, 100)
 	ledger := l.stop()
 	settle(t, s, st, ledger.exact)
-	eventually(t, func() string { return unready(s.Aggregators) })
+	eventually(t, func() string { return unready(s.Aggregators, faults.StoreBehind) })
 }
 
 // enough waits until n more beacons were acknowledged.
@@ -79,11 +76,7 @@ func hasFault(found []faults.Fault, kind faults.Kind) bool {
 
 func TestFlushAll(t *testing.T) {
 	rolledBack(t, func(s *stack.Stack, _ *load) {
-		client := goredis.NewClient(&goredis.Options{Addr: s.Redis.Addr})
-		defer client.Close()
-		if err := client.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redisDo(t, s.Redis, func(c *goredis.Client) error { return c.FlushAll(t.Context()).Err() })
 	})
 }
 
