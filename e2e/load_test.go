@@ -31,6 +31,7 @@ type load struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	number atomic.Int64
+	quiet  sync.RWMutex // held while a request is under way, or nobody may send one
 
 	loadOptions
 	pages     map[string]string // what each page has to be, by id
@@ -78,7 +79,9 @@ func startLoad(t *testing.T, o loadOptions) *load {
 				for limit.Wait(ctx) == nil {
 					// What has begun is finished: an edge that answered and is not heard
 					// would be right to count.
+					l.quiet.RLock()
 					kind.one(context.WithoutCancel(ctx), l.number.Add(1))
+					l.quiet.RUnlock()
 				}
 			})
 		}
@@ -94,6 +97,12 @@ func (l *load) stop() *ledger {
 	l.client.CloseIdleConnections()
 	return l.ledger
 }
+
+// pause has nobody send anything until resume. It returns when everything is
+// answered; what the load is like may be changed then.
+func (l *load) pause() { l.quiet.Lock() }
+
+func (l *load) resume() { l.quiet.Unlock() }
 
 // visitor makes a request that of the n-th visitor, from the address that n is.
 func visitor(r *http.Request, n int64) {

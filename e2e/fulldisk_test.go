@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/e2e/stack"
+)
+
+// TestFullDiskOfNATS fills the disk that the log is on. Hits are accepted all the
+// time and wait at the edge; they are counted once there is room and nats-server
+// has been restarted, which it needs to write again.
+func TestFullDiskOfNATS(t *testing.T) {
+	t.Parallel()
+	disk := services.Tmpfs(t, 64)
+	broker := services.StartNATSIn(t, filepath.Join(disk, "jetstream"))
+	s := stack.Start(t, stack.Options{Broker: []string{broker.URL}})
+	st := s.Store()
+	l := startLoad(t, loadOptions{sites: []string{s.Edges[0].URL}, beacons: 100, pages: 20, strict: true})
+	enough(t, l, 200)
+
+	ballast := fill(t, disk)
+	eventually(t, func() string {
+		m, err := s.Edges[0].Metrics()
+		if err != nil {
+			return err.Error()
+		}
+		if waiting := m["hotboard_edge_oldest_unapplied_seconds"]; waiting < 3 {
+			return fmt.Sprintf("the log still takes hits: the oldest that is not counted is %v s old", waiting)
+		}
+		return ""
+	})
+	enough(t, l, 200)
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	broker.Restart()
+	enough(t, l, 100)
+	ledger := l.stop()
+	settle(t, s, st, ledger.exact)
+	eventually(t, func() string { return unready(s.Aggregators) })
+}
+
+// fill writes a file that takes all the room of a disk, and returns its path.
+func fill(t *testing.T, disk string) (ballast string) {
+	t.Helper()
+	ballast = filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int{1 << 20, 1 << 12} {
+		for err = nil; err == nil; _, err = f.Write(make([]byte, size)) {
+		}
+	}
+	t.Logf("the disk is full: %v", err)
+	return ballast
+}
