@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,8 +38,7 @@ or of the embedded default, unless -rules names others.
 
 func importLogs(ctx context.Context, args []string, t terminal) error {
 	fs := flags("aggregator import", importUsage, t)
-	path := fs.String("config", defaultConfig, "the aggregator's configuration `file`")
-	data := fs.String("data", "", "the data `directory` of the embedded default")
+	open := targetFlags(fs, "hotboard import", t)
 	rulesFile := fs.String("rules", "", "a `file` of rules to go by")
 	list := fs.String("list", "", "the only `list` to count")
 	botsFile := fs.String("bots", "", "the `file` of patterns of bots (default: the one that the rules name)")
@@ -57,16 +57,7 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 			return err
 		}
 	}
-	// What is worth knowing of the broker, the progress tells.
-	log := slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError}))
-
-	var target *importTarget
-	var err error
-	if *data != "" {
-		target, err = embeddedTarget(ctx, *data, rules, log)
-	} else {
-		target, err = daemonTarget(*path, rules, log)
-	}
+	target, err := open(ctx, rules)
 	if err != nil {
 		return err
 	}
@@ -100,11 +91,26 @@ func loadPatterns(file string, rules *ruleset.Ruleset) (*bots.Patterns, error) {
 	return p, err
 }
 
-// importTarget is where logs are imported to.
+// importTarget is where logs are imported to, and hits replayed.
 type importTarget struct {
 	conn  *nats.Conn
 	rules *ruleset.Ruleset
 	close func() error
+}
+
+// targetFlags adds the flags that name a target, and returns what opens it. name is
+// that of the connection. Without rules the target has those that are in force there.
+func targetFlags(fs *flag.FlagSet, name string, t terminal) (open func(context.Context, *ruleset.Ruleset) (*importTarget, error)) {
+	path := fs.String("config", defaultConfig, "the aggregator's configuration `file`")
+	data := fs.String("data", "", "the data `directory` of the embedded default")
+	return func(ctx context.Context, rules *ruleset.Ruleset) (*importTarget, error) {
+		// What is worth knowing of the broker, the progress tells.
+		log := slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError}))
+		if *data != "" {
+			return embeddedTarget(ctx, *data, name, rules, log)
+		}
+		return daemonTarget(*path, name, rules, log)
+	}
 }
 
 // knows makes sure that the aggregator has the lists. It would leave the views of
@@ -116,19 +122,23 @@ func (t *importTarget) knows(ctx context.Context, only string) error {
 	}
 	for _, l := range t.rules.Lists {
 		if (only == "" || only == l.Name) && l.Votes == nil && inForce.List(l.Name) == nil {
-			return fmt.Errorf("the aggregator has no list %s and would leave its views out: add it to the rules there first", l.Name)
+			return errNoList(l.Name)
 		}
 	}
 	return nil
 }
 
+func errNoList(name string) error {
+	return fmt.Errorf("the aggregator has no list %s and would leave its hits out: add it to the rules there first", name)
+}
+
 // daemonTarget is a running aggregator, which the configuration names.
-func daemonTarget(path string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
+func daemonTarget(path, name string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
 	c, err := config.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	nc, err := connect(c, "hotboard import", log)
+	nc, err := connect(c, name, log)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +149,8 @@ func daemonTarget(path string, rules *ruleset.Ruleset, log *slog.Logger) (*impor
 }
 
 // embeddedTarget is an embedded backend: the one that runs in a directory, or
-// else one that is started for the import.
-func embeddedTarget(ctx context.Context, dir string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
+// else one that is started for the time being.
+func embeddedTarget(ctx context.Context, dir, name string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("there is no directory %s: name the dir of the site's configuration, or create it for a site that is to come", dir)
 	}
@@ -148,7 +158,7 @@ func embeddedTarget(ctx context.Context, dir string, rules *ruleset.Ruleset, log
 		// One try: a file that a crash has left behind leads nowhere.
 		if probe, err := nats.Connect(url, nats.Timeout(2*time.Second)); err == nil {
 			probe.Close()
-			nc, err := nats.Connect(url, app.ConnectOptions("hotboard import", log)...)
+			nc, err := nats.Connect(url, app.ConnectOptions(name, log)...)
 			if err != nil {
 				return nil, fmt.Errorf("connecting to the site that runs in %s: %w", dir, err)
 			}

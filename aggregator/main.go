@@ -22,6 +22,8 @@ Usage:
                                              say what is wrong with a configuration
   aggregator import [-config FILE | -data DIR] LOG...
                                              count access logs; - is standard input
+  aggregator replay [-config FILE | -data DIR] FILE...
+                                             count hits that an edge wrote to a file
   aggregator bots [-file FILE] [-rules FILE] say which User-Agents are bots', and why
   aggregator version                         say which build this is
 
@@ -70,6 +72,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 		err = check(rest, t)
 	case "import":
 		err = importLogs(ctx, rest, t)
+	case "replay":
+		err = replay(ctx, rest, t)
 	case "bots":
 		err = classifyBots(rest, t)
 	case "version":

@@ -22,6 +22,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/embedded"
 	"github.com/hotboard/hotboard/aggregator/internal/bustest"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -62,6 +63,8 @@ func TestArguments(t *testing.T) {
 		{"-nonsense", 2, "-nonsense"},
 		{"serve more", 2, "nothing can be done"},
 		{"import", 2, "which log?"},
+		{"replay", 2, "which file?"},
+		{"replay -h", 0, "a second time"},
 		{"-config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
 		{"check -config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
 		{"import -config /nonexistent/a.yaml x", 1, "/nonexistent/a.yaml"},
@@ -189,6 +192,47 @@ func TestImportIntoADataDirectory(t *testing.T) {
 	})
 	if status, _, errs := command(t, "", "import", "-data", data, "-list", "nope", log); status != 1 || !strings.Contains(errs, `"nope"`) {
 		t.Errorf("an unknown list: %d\n%s", status, errs)
+	}
+}
+
+func TestReplayIntoADataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	rules := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles", Pages: []string{"/articles/{id}"}}}}
+	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Rules: rules, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	file := func(name, list string) string {
+		b := &hit.Batch{Edge: "edge", Seq: 1}
+		for i := range 100 {
+			b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: list, Item: "a", Visitor: uint64(i), Time: time.Now().UnixMilli()})
+		}
+		text, err := hit.Encode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return write(t, dir, name, string(text))
+	}
+	doubtful := file("doubtful-1.hits", "articles")
+	for _, want := range []string{"100  hits of list articles", "replayed before"} {
+		if status, out, errs := command(t, "", "replay", "-data", data, doubtful); status != 0 || !strings.Contains(out, want) {
+			t.Errorf("%d\n%s%s", status, out, errs)
+		}
+		bustest.Eventually(t, func() string {
+			if n := views(t, e.Handler()); n != 100 {
+				return fmt.Sprintf("%d views are counted, want 100", n)
+			}
+			return ""
+		})
+	}
+	if status, out, errs := command(t, "", "replay", "-data", data, file("doubtful-2.hits", "other")); status != 1 || !strings.Contains(errs, "has no list other") {
+		t.Errorf("%d\n%s%s", status, out, errs)
+	}
+	if status, out, errs := command(t, "", "replay", "-data", data, write(t, dir, "text", "text")); status != 1 || !strings.Contains(errs, "no file of batches") {
+		t.Errorf("%d\n%s%s", status, out, errs)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/importer"
 )
 
-// progress shows how far an import is: on a terminal one line that changes,
+// progress shows how far an import or a replay is: on a terminal one line that changes,
 // elsewhere only what it waits for.
 type progress struct {
 	w        io.Writer
@@ -44,7 +44,11 @@ func (p *progress) show(now importer.Progress) {
 	if now.Batches > 0 {
 		share = 100 * now.Counted / now.Batches
 	}
-	fmt.Fprintf(p.w, "\r%s: %d lines read, %d %% counted\x1b[K", p.name, now.Lines, share)
+	read := ""
+	if now.Lines > 0 {
+		read = fmt.Sprintf("%d lines read, ", now.Lines)
+	}
+	fmt.Fprintf(p.w, "\r%s: %s%d %% counted\x1b[K", p.name, read, share)
 }
 
 // end leaves a clean line behind.

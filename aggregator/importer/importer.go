@@ -64,23 +64,8 @@ var ErrNoLog = errors.New("there is no log of hits yet; start an aggregator once
 // Import counts a log, and returns when all of it is in the counts. A broker or
 // aggregator that is away is waited for, until ctx is done.
 func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error) {
-	js, err := jetstream.New(o.Conn)
+	im, err := begin(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("using JetStream: %w", err)
-	}
-	im := &run{Options: o, js: js}
-	if im.Progress == nil {
-		im.Progress = func(Progress) {}
-	}
-	for began := time.Now(); !o.Conn.IsConnected(); {
-		if time.Since(began) > 2*time.Second {
-			im.report("NATS cannot be reached")
-		}
-		if !sleep(ctx, 50*time.Millisecond) {
-			return nil, fmt.Errorf("connecting to NATS: %w", ctx.Err())
-		}
-	}
-	if im.shards, err = shards(ctx, js); err != nil {
 		return nil, err
 	}
 	content, lines, err := fingerprint(log)
@@ -110,6 +95,28 @@ func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error)
 	return &s, nil
 }
 
+// begin waits for the broker and returns a run without producers.
+func begin(ctx context.Context, o Options) (*run, error) {
+	js, err := jetstream.New(o.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("using JetStream: %w", err)
+	}
+	im := &run{Options: o, js: js}
+	if im.Progress == nil {
+		im.Progress = func(Progress) {}
+	}
+	for began := time.Now(); !o.Conn.IsConnected(); {
+		if time.Since(began) > 2*time.Second {
+			im.report("NATS cannot be reached")
+		}
+		if !sleep(ctx, 50*time.Millisecond) {
+			return nil, fmt.Errorf("connecting to NATS: %w", ctx.Err())
+		}
+	}
+	im.shards, err = shards(ctx, js)
+	return im, err
+}
+
 // shards returns how many shards the log of hits has.
 func shards(ctx context.Context, js jetstream.JetStream) (int, error) {
 	stream, err := js.Stream(ctx, hit.Stream)
@@ -132,7 +139,7 @@ func edgeID(content [sha256.Size]byte, list string) string {
 	return "import-" + hex.EncodeToString(h[:8])
 }
 
-// run is one import.
+// run is one import or replay.
 type run struct {
 	Options
 	js        jetstream.JetStream
@@ -292,7 +299,7 @@ func (im *run) wait(ctx context.Context) error {
 			im.report("the aggregator is not counting; see its /-/ready")
 		}
 		if !sleep(ctx, pause) {
-			return fmt.Errorf("waiting until all is counted: %w (import it again later: what is counted stays)", ctx.Err())
+			return fmt.Errorf("waiting until all is counted: %w (run it again later: what is counted stays)", ctx.Err())
 		}
 	}
 }

@@ -1,0 +1,109 @@
+package importer
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/hotboard/hotboard/hit"
+)
+
+// Recording is what a file of batches holds: a CBOR sequence of them, as an edge
+// writes down what it does not know to be counted.
+type Recording struct {
+	file    io.ReadSeeker
+	content [sha256.Size]byte
+	// Batches that can be read, and the hits in them by list.
+	Batches int
+	Hits    map[string]int
+	// Bad says what cannot be read, with all that is behind it; nil: all can.
+	Bad error
+}
+
+// ReadRecording reads a file of batches through.
+func ReadRecording(file io.ReadSeeker) (*Recording, error) {
+	r := &Recording{file: file, Hits: map[string]int{}}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("reading the file: %w", err)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return nil, fmt.Errorf("reading the file: %w", err)
+	}
+	r.content = [sha256.Size]byte(h.Sum(nil))
+	r.Bad = r.each(func(b *hit.Batch) error {
+		r.Batches++
+		for i := range b.Hits {
+			r.Hits[b.Hits[i].List]++
+		}
+		return nil
+	})
+	if r.Batches == 0 && r.Bad != nil {
+		return nil, fmt.Errorf("this is no file of batches: %w", r.Bad)
+	}
+	return r, nil
+}
+
+// each calls do with every batch, up to the first that cannot be read.
+func (r *Recording) each(do func(*hit.Batch) error) error {
+	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the file: %w", err)
+	}
+	for dec := cbor.NewDecoder(bufio.NewReader(r.file)); ; {
+		var raw cbor.RawMessage
+		err := dec.Decode(&raw)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		b, err := hit.Decode(raw)
+		if err != nil {
+			return err
+		}
+		if err := do(b); err != nil {
+			return err
+		}
+	}
+}
+
+// Replay counts the batches of a recording, and returns when all are in the counts.
+// They are those of an edge of its own, whose identity is a hash of the content: a
+// recording that is replayed twice, or was broken off, is counted once. already says
+// that all of it was counted before. Of o, Conn and Progress are used.
+func Replay(ctx context.Context, o Options, r *Recording) (already bool, err error) {
+	im, err := begin(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	im.batches = uint64(r.Batches)
+	sum := sha256.Sum256(r.content[:])
+	p := &producer{edge: "replay-" + hex.EncodeToString(sum[:8]), hits: make([][]hit.Hit, im.shards)}
+	if p.applied, err = im.applied(ctx, p.edge); err != nil {
+		return false, err
+	}
+	im.producers = []*producer{p}
+	if im.counted() == im.total() {
+		return true, nil
+	}
+	seq := uint64(0)
+	err = r.each(func(b *hit.Batch) error {
+		for _, h := range b.Hits { // the log may have other shards now
+			shard := hit.Shard(h.Kind, h.List, h.Item, im.shards)
+			p.hits[shard] = append(p.hits[shard], h)
+		}
+		seq++
+		return im.send(ctx, seq)
+	})
+	if seq < im.batches {
+		return false, errors.Join(errors.New("the file has changed while it was read"), err)
+	}
+	return false, im.wait(ctx)
+}

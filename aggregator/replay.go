@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/hotboard/hotboard/aggregator/importer"
+)
+
+const replayUsage = `Counts the hits in files that edges have written because they could not know
+whether these were counted: doubtful-….hits in the directory of a spool. A file
+that is replayed twice is counted once; a replay that was broken off goes on when
+it is started again.
+
+Views that were counted before are left out, as far as the rules leave out a
+visitor's next view of the same item. So are votes of a poll with dedup, and those
+that are more than a calendar window allows. Other votes, and views that came later
+than the window of the list allows for, may be counted a second time.
+
+Usage:
+
+  aggregator replay -data DIR FILE...       into the embedded default, running or not
+  aggregator replay [-config FILE] FILE...  into a running aggregator
+
+`
+
+func replay(ctx context.Context, args []string, t terminal) error {
+	fs := flags("aggregator replay", replayUsage, t)
+	open := targetFlags(fs, "hotboard replay", t)
+	if err := parse(fs, args, true); err != nil {
+		return err
+	}
+	if fs.NArg() == 0 {
+		fmt.Fprint(t.err, "aggregator replay: which file?\n\n")
+		fs.Usage()
+		return errUsage
+	}
+	target, err := open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range fs.Args() {
+		if err = target.replay(ctx, name, t); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, target.close())
+}
+
+// replay counts one file.
+func (target *importTarget) replay(ctx context.Context, name string, t terminal) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("opening the file: %w", err)
+	}
+	defer file.Close()
+	r, err := importer.ReadRecording(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	inForce, err := rulesInForce(ctx, target.conn)
+	if err != nil {
+		return fmt.Errorf("asking the aggregator for its rules (is it running?): %w", err)
+	}
+	lists := slices.Sorted(maps.Keys(r.Hits))
+	for _, l := range lists {
+		if inForce.List(l) == nil {
+			return errNoList(l)
+		}
+	}
+	p := newProgress(t.err, name)
+	already, err := importer.Replay(ctx, importer.Options{Conn: target.conn, Progress: p.show}, r)
+	p.end()
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("replaying %s was broken off; the same command again goes on with it", name)
+		}
+		return fmt.Errorf("replaying %s: %w", name, err)
+	}
+	writeReplayed(t.out, name, lists, r, already)
+	if r.Bad != nil {
+		return fmt.Errorf("%s: what follows its first %d batches cannot be read: %w", name, r.Batches, r.Bad)
+	}
+	return nil
+}
+
+func writeReplayed(w io.Writer, name string, lists []string, r *importer.Recording, already bool) {
+	fmt.Fprintf(w, "%s\n%10d  batches\n", name, r.Batches)
+	for _, l := range lists {
+		fmt.Fprintf(w, "%10d  hits of list %s\n", r.Hits[l], l)
+	}
+	if already {
+		fmt.Fprintln(w, "All of this was replayed before: nothing has changed.")
+		return
+	}
+	fmt.Fprintln(w, "All of them are in the counts, but for those that the rules leave out. The file is not needed any more.")
+}
