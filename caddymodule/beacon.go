@@ -54,9 +54,7 @@ func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 		if gone(r, err) {
 			return nil // the hits may be on disk or not
 		}
-		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself
-			h.logger.Error("a beacon was not accepted", zap.Error(err))
-		}
+		h.logRefused("a beacon was not accepted", err)
 		return viewsUnavailable()
 	}
 	answer.OK = true
@@ -66,6 +64,14 @@ func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 
 func viewsUnavailable() *problem {
 	return unavailable(spoolRetryAfter, "unavailable", "Views cannot be stored now. Send this again later.")
+}
+
+// logRefused logs why hits were not accepted, unless the outbox has reported it as a
+// fault: a full disk is one fault, and not one for each request.
+func (h *Handler) logRefused(what string, err error) {
+	if !errors.Is(err, outbox.ErrFull) && !errors.Is(err, outbox.ErrUnavailable) {
+		h.logger.Error(what, zap.Error(err))
+	}
 }
 
 // accepted is a view that the limits have let through.

@@ -8,11 +8,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
@@ -360,4 +363,22 @@ func FuzzBeacon(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRefusalsAreNotLogged: what the outbox reports as one fault is not a line for each
+// request too.
+func TestRefusalsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	core, lines := observer.New(zap.DebugLevel)
+	h := &Handler{logger: zap.New(core)}
+	for err, want := range map[error]int{
+		fmt.Errorf("%w: %w", outbox.ErrUnavailable, syscall.ENOSPC): 0,
+		fmt.Errorf("%w: it has 5 of 5 bytes", outbox.ErrFull):       0,
+		errors.New("something else"):                                1,
+	} {
+		h.logRefused("a beacon was not accepted", err)
+		if n := len(lines.TakeAll()); n != want {
+			t.Errorf("%v: %d lines, want %d", err, n, want)
+		}
+	}
 }

@@ -328,7 +328,7 @@ func TestNothingPersonalLeaves(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"log", "outbox.db", "salts.json"} {
+	for _, file := range []string{"log", "00000001.hits", "salts.json"} {
 		if len(seen["the file "+file]) == 0 {
 			t.Errorf("there is no file %s: %d places", file, len(seen))
 		}

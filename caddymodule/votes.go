@@ -7,10 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/hotboard/hotboard/caddymodule/limit"
-	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -71,9 +68,7 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 			return nil // the votes may be on disk or not
 		}
 		h.undo(ballots, now)
-		if !errors.Is(err, outbox.ErrFull) { // which the outbox reports itself
-			h.logger.Error("votes were not accepted", zap.Error(err))
-		}
+		h.logRefused("votes were not accepted", err)
 		h.concludeVotes(r, ballots, ruleset.DroppedQueueFull)
 		return unavailable(spoolRetryAfter, string(ruleset.Unavailable), "Votes cannot be stored now. Send this again later.")
 	}

@@ -42,8 +42,7 @@ const (
 // Batch is hits of one shard from one edge.
 type Batch struct {
 	Version uint8 `cbor:"1,keyasint"`
-	// Edge is the identity of a spool directory, not of a host: a directory that
-	// is lost takes its identity with it.
+	// Edge is the identity of one process of an edge, not of a host or of a directory.
 	Edge  string `cbor:"2,keyasint"`
 	Shard int    `cbor:"3,keyasint"`
 	// Seq numbers the batches of an edge and shard from 1 without a gap.

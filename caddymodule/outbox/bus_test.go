@@ -215,6 +215,12 @@ func open(t *testing.T, opts Options) *Outbox {
 	return o
 }
 
+func contextFor(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func mustAppend(t *testing.T, o *Outbox, items ...string) {
 	t.Helper()
 	if err := o.Append(t.Context(), hitsOf(items)...); err != nil {

@@ -1,29 +1,30 @@
 package outbox
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/datadir"
 )
 
 // renew takes a new edge id, because the store has applied more batches of the
-// current one than were ever sent from here: the spool was restored from an old
-// copy, or a copy of it is in use elsewhere. Under the old id the aggregator
-// would skip new hits as applied.
+// current one than were ever sent from here: another process uses the same id.
+// Each process takes an id of its own, so it is the same process: a machine that
+// was copied, or went back, while it ran. Under the old id the aggregator would
+// skip new hits as applied.
 //
 // Batches that were never sent move to the new id. The others keep the old one,
 // because they may be in the log: sending them under another id could count them
-// twice. Of those, the ones that were spooled since Open and have a sequence up
-// to the applied position are ambiguous: the aggregator may have taken them for
-// the other copy's. Only a copy whose first batches were sent while no
-// aggregator answered has any; they are logged.
+// twice. Those of them that the position covers are doubtful: the aggregator may
+// have taken the other process's for them. They are written to a file, which a
+// person can have counted.
 func (r *run) renew(edge string, applied map[int]uint64) {
 	o := r.o
 	r.o.inWriter(r.ctx, func() {
@@ -33,25 +34,27 @@ func (r *run) renew(edge string, applied map[int]uint64) {
 			return
 		}
 		sent := make([]uint64, len(o.current))
-		var doubtful uint64
+		doubtful := make([]uint64, len(o.current))
 		for shard, l := range o.current {
 			sent[shard] = l.sender.sent
-			if n := min(sent[shard], applied[shard]); n > l.opened {
-				doubtful += n - l.opened
-			}
+			doubtful[shard] = min(sent[shard], applied[shard])
 		}
-		last, err := o.spool.renew(sent)
+		now := time.Now()
+		file, err := o.spool.writeDoubtful(doubtful, now)
+		var last []uint64
+		if err == nil {
+			last, err = o.spool.renew(sent, now)
+		}
 		if err != nil && !errors.Is(err, errUnsure) {
-			o.diskTrouble.fail(err)
+			o.diskFails(err)
 			return // the next poll tries again
 		}
 		o.unconfirmed = err != nil
-		now := time.Now()
 		for shard, old := range o.current {
 			old.sender.Retire()
 			old.sender.Applied(applied[shard], now)
 			old.written = sent[shard]
-			l := newLane(extent{edge: o.spool.edge, shard: shard, low: 1}, NewSender(1, 0, o.timing))
+			l := newLane(laneID{o.spool.edge, shard}, 0, NewSender(1, 0, o.timing))
 			l.written = last[shard]
 			if err == nil {
 				l.sender.Committed(l.written)
@@ -62,88 +65,135 @@ func (r *run) renew(edge string, applied map[int]uint64) {
 		}
 		o.edge = o.spool.edge
 		o.counters.renewed.Add(1)
-		o.log.Error("the aggregator has counted batches under this edge's id that it never sent: the spool is an old copy, or is in use twice; a new id is taken",
-			zap.String("old", edge), zap.String("new", o.edge), zap.Uint64("doubtful_batches", doubtful))
+		o.log.Error("the aggregator has counted batches under this edge's id that it never sent: the machine was copied, or went back, while this process ran; a new id is taken",
+			zap.String("old", edge), zap.String("new", o.edge), zap.String("doubtful", file))
+		o.lookForFiles()
 		if o.unconfirmed {
 			signal(o.queue.urgent)
 		}
 	})
 }
 
-// drop forgets an edge id whose batches are all gone.
-func (s *spool) drop(edge string) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
-		err := tx.Bucket([]byte(bucketEdges)).DeleteBucket([]byte(edge))
-		if errors.Is(err, bolterrors.ErrBucketNotFound) {
-			return nil
+// writeDoubtful writes the batches of the current edge id up to a sequence in each
+// shard to a file, as a CBOR sequence, and returns its name; none when there are
+// none.
+func (s *spool) writeDoubtful(upTo []uint64, now time.Time) (name string, err error) {
+	var ids []laneID
+	for shard, last := range upTo {
+		id := laneID{s.edge, shard}
+		if c := s.lanes[id]; c != nil && len(c.places) > 0 && c.low <= last {
+			ids = append(ids, id)
 		}
-		return err
-	})
-}
-
-// renew takes a new edge id and moves the batches above sent[shard] to it,
-// where they are numbered from 1. It returns, for each shard, how many batches
-// the new id has. An error other than errUnsure means that nothing changed.
-func (s *spool) renew(sent []uint64) (last []uint64, err error) {
-	old, edge := s.edge, newEdge()
-	last = make([]uint64, s.shards)
-	var grown int64
-	err = s.update(func(tx *bbolt.Tx) error {
-		for shard := range s.shards {
-			from, err := shardBucket(tx, old, shard)
-			if err != nil {
-				return err
-			}
-			to, err := shardBucket(tx, edge, shard)
-			if err != nil {
-				return err
-			}
-			for seq := sent[shard] + 1; seq <= from.Sequence(); seq++ {
-				n, err := move(from, to, seq, edge)
+	}
+	if len(ids) == 0 {
+		return "", nil
+	}
+	name = fmt.Sprintf("doubtful-%s-%s.hits", s.edge, now.UTC().Format("20060102T150405Z"))
+	err = s.writeFile(name, func(w io.Writer) error {
+		for _, id := range ids {
+			for seq := s.lanes[id].low; seq <= upTo[id.shard]; seq++ {
+				f, err := s.read(id, seq)
 				if err != nil {
+					continue // whoever sends it reports it
+				}
+				if _, err := w.Write(f.data); err != nil {
 					return err
 				}
-				grown += n
-			}
-			last[shard] = to.Sequence()
-			if err := from.SetSequence(sent[shard]); err != nil {
-				return err
 			}
 		}
-		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyEdge), []byte(edge))
-	}, func() bool { return s.storedEdge() == edge })
-	if err != nil && !errors.Is(err, errUnsure) {
-		return nil, fmt.Errorf("taking a new edge id in spool %s: %w", s.path, err)
-	}
-	s.edge = edge
-	s.bytes.Add(grown)
-	return last, err
-}
-
-func (s *spool) storedEdge() (edge string) {
-	_ = s.db.View(func(tx *bbolt.Tx) error {
-		edge = string(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyEdge)))
 		return nil
 	})
-	return edge
+	if err != nil {
+		return "", fmt.Errorf("writing doubtful batches to a file: %w", err)
+	}
+	return name, nil
 }
 
-// move gives a batch another edge id and sequence, and returns by how many
-// bytes it grew.
-func move(from, to *bbolt.Bucket, seq uint64, edge string) (int64, error) {
-	value := from.Get(seqKey(seq))
-	if len(value) < timeBytes {
-		return 0, fmt.Errorf("batch %d is missing", seq)
-	}
-	b, err := hit.Decode(value[timeBytes:])
+// writeFile writes a file as a whole, or not at all.
+func (s *spool) writeFile(name string, write func(io.Writer) error) error {
+	path := filepath.Join(s.dir, name)
+	temp := filepath.Join(s.dir, ".tmp-"+name)
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, datadir.FileMode)
 	if err != nil {
-		return 0, fmt.Errorf("batch %d: %w", seq, err)
+		return err
 	}
-	at := time.UnixMilli(int64(binary.BigEndian.Uint64(value)))
-	before := size(value)
-	after, err := put(to, edge, &batch{shard: b.Shard, hits: b.Hits}, at)
+	err = errors.Join(write(f), s.sync(f), f.Close())
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
 	if err != nil {
-		return 0, err
+		return errors.Join(err, os.Remove(temp))
 	}
-	return after - before, from.Delete(seqKey(seq))
+	return datadir.Sync(s.dir)
+}
+
+// renew takes a new edge id and moves the batches above sent[shard] to it, where
+// they are numbered from 1. It returns, for each shard, how many batches the new id
+// has. An error other than errUnsure means that nothing changed.
+func (s *spool) renew(sent []uint64, now time.Time) (last []uint64, err error) {
+	old, edge := s.edge, newEdge()
+	last = make([]uint64, s.shards)
+	var lost uint64
+	var moving []*batch
+	flush := func() error {
+		buf, frames, err := s.encode(nil, edge, moving, now)
+		if err == nil && len(frames) > 0 {
+			err = s.store(buf, frames)
+		}
+		for _, b := range moving {
+			last[b.shard] = b.seq
+		}
+		moving = nil
+		return err
+	}
+	for shard := range s.shards {
+		c := s.lanes[laneID{old, shard}]
+		for seq := sent[shard] + 1; err == nil && c != nil && seq < c.end(); seq++ {
+			hits, unreadable := s.hits(laneID{old, shard}, seq)
+			if unreadable != nil {
+				lost++
+			}
+			if moving = append(moving, &batch{shard: shard, hits: hits}); len(moving) == 64 {
+				err = flush()
+			}
+		}
+	}
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		s.forgetLanes(edge)
+		return nil, fmt.Errorf("taking a new edge id: %w", err)
+	}
+	s.mu.Lock()
+	for shard := range s.shards {
+		c := s.lanes[laneID{old, shard}]
+		for c != nil && len(c.places) > 0 && c.end() > sent[shard]+1 {
+			s.forget(c.places[len(c.places)-1])
+			c.places = c.places[:len(c.places)-1]
+		}
+	}
+	s.mu.Unlock()
+	s.edge = edge
+	if lost > 0 {
+		err = s.reportUnreadable(lost)
+	}
+	if err = errors.Join(err, s.saveState(true)); err != nil {
+		s.unsynced = true
+		return last, fmt.Errorf("%w: %w", errUnsure, err)
+	}
+	return last, nil
+}
+
+// hits returns the hits of a batch.
+func (s *spool) hits(id laneID, seq uint64) ([]hit.Hit, error) {
+	f, err := s.read(id, seq)
+	if err != nil {
+		return nil, err
+	}
+	b, err := hit.Decode(f.data)
+	if err != nil {
+		return nil, err
+	}
+	return b.Hits, nil
 }

@@ -33,15 +33,18 @@ import (
 // Errors of [Outbox.Append] and [Outbox.Run].
 var (
 	// ErrFull: the spool has reached MaxBytes, or too many hits wait for the disk.
-	ErrFull    = errors.New("the spool is full")
-	ErrClosed  = errors.New("the outbox is closed")
-	ErrRunning = errors.New("the outbox is being published already")
+	ErrFull = errors.New("the spool is full")
+	// ErrUnavailable: the spool cannot be opened or written now. The fault
+	// [faults.SpoolFailing] has the reason.
+	ErrUnavailable = errors.New("the spool is not available")
+	ErrClosed      = errors.New("the outbox is closed")
+	ErrRunning     = errors.New("the outbox is being published already")
 )
 
 // Options of [Open]. Zero values give the defaults.
 type Options struct {
-	// Dir is the spool directory; it is created. It belongs to one process and
-	// carries the identity of the edge.
+	// Dir is the spool directory; it is created. It belongs to one process at a
+	// time.
 	Dir string
 	// Shards is the number of shards of the log. It is chosen once.
 	Shards int
@@ -60,7 +63,7 @@ type Options struct {
 	// BehindAfter is how long a batch may wait to be applied before that is a fault.
 	// Default: [hit.BehindAfter].
 	BehindAfter time.Duration
-	// Logger defaults to none.
+	// Logger defaults to none. Faults are not logged to it.
 	Logger *zap.Logger
 	// Faults is told what is wrong: kinds of [faults.Edge]. Default: nobody is.
 	Faults *faults.Registry
@@ -95,17 +98,20 @@ type Outbox struct {
 	timing Timing
 	log    *zap.Logger
 	queue  *queue
-	spool  *spool
 
-	// The writer is the one goroutine that writes to the spool.
+	// The writer is the one goroutine that writes to the spool, once the opener has
+	// opened it.
 	jobs        chan func() // for the writer, beside writing hits
 	stop        chan struct{}
+	goroutines  sync.WaitGroup // the writer and the opener
 	writerDone  chan struct{}
-	unconfirmed bool        // the last commit was errUnsure; the writer's
-	byShard     [][]hit.Hit // scratch; the writer's
-	diskTrouble *trouble
+	opened      chan struct{} // closed once spool is set
+	unconfirmed bool          // what was written is errUnsure; the writer's
+	byShard     [][]hit.Hit   // scratch; the writer's
+	diskTrouble trouble
 
 	mu      sync.Mutex // guards what follows and every lane's sender
+	spool   *spool     // nil until it is open, then always the same
 	lanes   []*lane    // of every edge id that has batches, and the current one's
 	current []*lane    // of the current edge id, by shard
 	edge    string
@@ -118,76 +124,57 @@ type Outbox struct {
 
 // lane is the way of one edge id's batches of one shard.
 type lane struct {
-	edge  string
-	shard int
-	wake  chan struct{} // something may be to send; room for one
+	laneID
+	wake chan struct{} // something may be to send; room for one
 
 	// The writer's own.
-	first   uint64 // lowest batch in the spool
 	written uint64 // highest batch in the spool
 	opened  uint64 // highest batch in the spool when it was opened
 
 	sender *Sender // guarded by Outbox.mu
 }
 
-func newLane(e extent, sender *Sender) *lane {
-	return &lane{
-		edge: e.edge, shard: e.shard, wake: make(chan struct{}, 1),
-		first: e.low, written: e.last, opened: e.last, sender: sender,
-	}
+func newLane(id laneID, last uint64, sender *Sender) *lane {
+	return &lane{laneID: id, wake: make(chan struct{}, 1), written: last, opened: last, sender: sender}
 }
 
-// Open opens or creates the spool in opts.Dir and starts to write to it. What
-// the spool holds will be published by Run. It is an error if the spool is in
-// use, was made for another number of shards, or is damaged.
+// Open starts an outbox with the spool in opts.Dir. What the spool holds is
+// published by Run. It is an error only if opts make no sense. A spool that cannot be
+// opened is tried again until it can: meanwhile views wait in memory, and appended
+// hits are refused.
 func Open(opts Options) (*Outbox, error) {
 	opts = opts.withDefaults()
 	if opts.Dir == "" || opts.Shards < 1 || opts.Shards > hit.MaxShards {
 		return nil, fmt.Errorf("opening the outbox: a directory and 1 to %d shards are needed, not %q and %d", hit.MaxShards, opts.Dir, opts.Shards)
 	}
-	spool, extents, err := openSpool(opts.Dir, opts.Shards, opts.MaxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("opening the outbox: %w", err)
-	}
 	o := &Outbox{
-		opts:        opts,
-		timing:      Timing{Keep: opts.Keep}.withDefaults(),
-		log:         opts.Logger,
-		queue:       newQueue(opts.Queue, opts.Shards),
-		spool:       spool,
-		jobs:        make(chan func()),
-		stop:        make(chan struct{}),
-		writerDone:  make(chan struct{}),
-		byShard:     make([][]hit.Hit, opts.Shards),
-		diskTrouble: &trouble{log: opts.Logger, what: "writing hits to the spool"},
-		current:     make([]*lane, opts.Shards),
-		edge:        spool.edge,
-		progress:    make(chan struct{}, 1),
+		opts:       opts,
+		timing:     Timing{Keep: opts.Keep}.withDefaults(),
+		log:        opts.Logger,
+		queue:      newQueue(opts.Queue, opts.Shards),
+		jobs:       make(chan func()),
+		stop:       make(chan struct{}),
+		writerDone: make(chan struct{}),
+		opened:     make(chan struct{}),
+		byShard:    make([][]hit.Hit, opts.Shards),
+		current:    make([]*lane, opts.Shards),
+		progress:   make(chan struct{}, 1),
 	}
-	for _, e := range extents {
-		l := newLane(e, NewSender(e.low, e.last, o.timing))
-		if e.edge == spool.edge {
-			o.current[e.shard] = l
-		} else {
-			l.sender.Retire()
-		}
-		o.lanes = append(o.lanes, l)
+	o.queue.refuse(fmt.Errorf("%w: it is being opened", ErrUnavailable))
+	tried := make(chan struct{})
+	o.goroutines.Go(o.write)
+	o.goroutines.Go(func() { o.open(tried) })
+	select {
+	case <-tried:
+	case <-time.After(openPatience):
+		o.log.Info("the spool is still being read", zap.String("dir", opts.Dir))
 	}
-	for shard := range o.current {
-		if o.current[shard] == nil {
-			l := newLane(extent{edge: spool.edge, shard: shard, low: 1}, NewSender(1, 0, o.timing))
-			o.current[shard] = l
-			o.lanes = append(o.lanes, l)
-		}
-	}
-	go o.write()
-	o.log.Info("opened the spool", zap.String("file", spool.path), zap.String("edge", spool.edge),
-		zap.Int64("batches", spool.batches.Load()), zap.Int64("bytes", spool.bytes.Load()))
 	return o, nil
 }
 
-// Edge returns the current edge id. It changes only when the spool turns out to
-// be an old copy, or to have been copied.
+// Edge returns the current edge id, or nothing while the spool is not open. Each
+// Open takes a new one. While the outbox is open it changes only when another
+// process turns out to have the same.
 func (o *Outbox) Edge() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,9 +187,8 @@ func (o *Outbox) Edge() string {
 func (o *Outbox) Offer(h hit.Hit) bool { return o.queue.offer(h) }
 
 // Append takes hits and returns nil when all of them are on disk: they will be
-// counted. ErrFull, ErrClosed, an invalid hit or an error of the disk mean that
-// none will be; the end of ctx, or a failure in a write's very last step, that
-// they may be or not.
+// counted. ErrFull, ErrUnavailable, ErrClosed or an invalid hit mean that none will
+// be; the end of ctx, that they may be or not.
 func (o *Outbox) Append(ctx context.Context, hits ...hit.Hit) error {
 	for i := range hits {
 		if err := hits[i].Valid(); err != nil {
@@ -239,7 +225,10 @@ func (o *Outbox) Close(ctx context.Context) error {
 		<-running.done
 	}
 	close(o.stop)
-	<-o.writerDone
+	o.goroutines.Wait()
+	if o.spool == nil {
+		return err
+	}
 	return errors.Join(err, o.spool.close())
 }
 
@@ -247,13 +236,13 @@ func (o *Outbox) Close(ctx context.Context) error {
 func (o *Outbox) flushQueue(ctx context.Context) error {
 	for {
 		err := o.queue.flush()
-		if err == nil {
+		views, _, _ := o.queue.depth()
+		if err == nil || views == 0 {
 			return nil
 		}
 		select {
 		case <-time.After(jitter(retryMin)):
 		case <-ctx.Done():
-			views, _, _ := o.queue.depth()
 			o.log.Error("closed with views that could not be written", zap.Int("lost", views), zap.Error(err))
 			return fmt.Errorf("closing the outbox: %d views are lost: %w", views, err)
 		}

@@ -39,7 +39,7 @@ func (o *Outbox) backlogs() map[string]backlog {
 	}
 	o.mu.Unlock()
 	for _, h := range heads {
-		if at, ok := o.spool.spooled(h.lane.edge, h.lane.shard, h.seq); ok {
+		if at, ok := o.spool.spooled(h.lane.laneID, h.seq); ok {
 			b := all[h.lane.edge]
 			b.oldest = max(b.oldest, time.Since(at))
 			all[h.lane.edge] = b
@@ -106,7 +106,7 @@ func (r *run) behind(publish error) string {
 // do about it; "" when that is not so.
 func (r *run) refused() string {
 	err := r.publishTrouble.lasting()
-	for _, other := range []error{nil, ErrShards, errNoConnection, errMissing, errRetired, jetstream.ErrStreamNotFound} {
+	for _, other := range []error{nil, ErrShards, errNoConnection, errMissing, errUnreadable, errRetired, jetstream.ErrStreamNotFound} {
 		if errors.Is(err, other) {
 			return ""
 		}

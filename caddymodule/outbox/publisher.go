@@ -74,8 +74,8 @@ func (o *Outbox) Run(ctx context.Context, bus Bus) error {
 		done:           make(chan struct{}),
 		started:        make(map[*lane]bool),
 		stir:           make(chan struct{}, 1),
-		publishTrouble: &trouble{log: o.log, what: "publishing hits", grace: busGrace},
-		appliedTrouble: &trouble{log: o.log, what: "asking the aggregator for the applied positions", grace: busGrace},
+		publishTrouble: &trouble{grace: busGrace},
+		appliedTrouble: &trouble{grace: busGrace},
 		connected:      time.Now(),
 	}
 	o.mu.Lock()
@@ -90,14 +90,18 @@ func (o *Outbox) Run(ctx context.Context, bus Bus) error {
 	o.run = r
 	o.mu.Unlock()
 
-	r.ask()
-	o.mu.Lock()
-	lanes := o.lanes
-	o.mu.Unlock()
-	for _, l := range lanes {
-		r.start(l)
+	select {
+	case <-o.opened:
+		r.ask()
+		o.mu.Lock()
+		lanes := o.lanes
+		o.mu.Unlock()
+		for _, l := range lanes {
+			r.start(l)
+		}
+		r.watch()
+	case <-ctx.Done():
 	}
-	r.watch()
 
 	r.lanes.Wait()
 	o.mu.Lock()
@@ -139,6 +143,7 @@ func (r *run) publish(l *lane) {
 		send, ok := l.sender.Next()
 		r.o.mu.Unlock()
 		if !ok {
+			r.publishTrouble.okIn(l)
 			select {
 			case <-l.wake:
 			case <-r.ctx.Done():
@@ -157,7 +162,7 @@ func (r *run) publish(l *lane) {
 		switch {
 		case err == nil:
 			backoff = 0
-			r.publishTrouble.ok()
+			r.publishTrouble.okIn(l)
 			r.o.counters.published.Add(send.Last + 1 - send.Seq)
 			if send.Again {
 				r.o.counters.resent.Add(send.Last + 1 - send.Seq)
@@ -168,7 +173,7 @@ func (r *run) publish(l *lane) {
 				r.sleep(time.Until(began.Add(sendPace)))
 			}
 		case r.ctx.Err() == nil:
-			r.publishTrouble.fail(err)
+			r.publishTrouble.failIn(l, err)
 			signal(r.stir)
 			r.o.counters.failed.Add(1)
 			backoff = min(max(retryMin, 2*backoff), retryMax)
@@ -177,20 +182,21 @@ func (r *run) publish(l *lane) {
 	}
 }
 
-var (
-	errMissing = errors.New("a batch is missing in the spool")
-	errRetired = errors.New("the batches have got another edge id")
-)
+var errRetired = errors.New("the batches have got another edge id")
 
 // send publishes a message with as many batches as fit into it, and sets
 // send.Last to the last of them.
 func (r *run) send(l *lane, send *Send) error {
-	data, last, ok := r.o.spool.message(l.edge, l.shard, send.Seq, send.Last)
-	if !ok {
-		return errMissing
+	data, last, err := r.o.spool.message(l.laneID, send.Seq, send.Last)
+	if errors.Is(err, errUnreadable) {
+		r.o.unreadable(r.ctx, l.laneID, send.Seq)
+		data, last, err = r.o.spool.message(l.laneID, send.Seq, send.Last)
+	}
+	if err != nil {
+		return err
 	}
 	r.o.mu.Lock()
-	ok = l.sender.Take(last)
+	ok := l.sender.Take(last)
 	r.o.mu.Unlock()
 	if !ok {
 		return errRetired

@@ -146,6 +146,13 @@ func (q *queue) done(w writing, keep bool, err error) {
 	close(w.verdict.done)
 }
 
+// refuse has appends refused with err until the next write, or taken when it is nil.
+func (q *queue) refuse(err error) {
+	q.mu.Lock()
+	q.fault = err
+	q.mu.Unlock()
+}
+
 // faulty reports whether the last write failed.
 func (q *queue) faulty() bool {
 	q.mu.Lock()

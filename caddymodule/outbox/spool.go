@@ -1,83 +1,91 @@
 package outbox
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
-	"go.etcd.io/bbolt"
+	"github.com/gofrs/flock"
 
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Layout of the spool file. The buckets are
-//
-//	meta                    format, shards, edge: the current edge id
-//	edges / <edge> / <shard>    batch sequence → time spooled, batch
-//
-// A key is the sequence as 8 bytes, big-endian. A value is 8 bytes of
-// milliseconds since the Unix epoch, big-endian, and then the bytes that are
-// published. The sequence of a shard's bucket is the last one assigned; it
-// outlives the batches, so no sequence is used twice.
-const (
-	spoolFile   = "outbox.db"
-	spoolFormat = "1"
-
-	timeBytes = 8
-	// recordBytes is what an entry takes in a page beside its value: a header and
-	// the key.
-	recordBytes = 16 + 8
-	// trimBatches bounds how many batches one transaction deletes.
-	trimBatches = 8192
-
-	lockTimeout = 2 * time.Second
-
-	bucketMeta  = "meta"
-	bucketEdges = "edges"
-	keyFormat   = "format"
-	keyShards   = "shards"
-	keyEdge     = "edge"
+var (
+	// errUnsure means that what was done shows in the files, but that a power cut may
+	// still undo it. The next write that succeeds settles it.
+	errUnsure = errors.New("unknown whether it is on disk")
+	// errEncode means that hits could not be encoded, and never will be.
+	errEncode = errors.New("the batch cannot be encoded")
+	// errMissing means that the spool does not have a batch.
+	errMissing = errors.New("a batch is missing in the spool")
+	// errUnreadable means that the disk does not return a batch as it was written.
+	errUnreadable = errors.New("a batch of the spool cannot be read")
 )
 
-// errUnsure means that a transaction failed in its very last step: what it
-// wrote can be read, but a power cut may still undo it. The next transaction
-// that succeeds settles it.
-var errUnsure = errors.New("unknown whether it is on disk")
-
-// errEncode means that hits could not be encoded, and never will be.
-var errEncode = errors.New("the batch cannot be encoded")
-
-// spool is the file that holds batches from their acceptance until they were
-// applied for a while. Only one goroutine may write; any may read.
+// spool is the directory that holds batches from their acceptance until they were
+// applied for a while:
+//
+//	lock           locked by the process that has the spool
+//	state.0        what the segments hold, see [state]
+//	state.1        the same before or after
+//	00000001.hits  a segment of frames, see [frame]
+//	00000002.hits  the next, …
+//
+// Every process begins a new segment and takes a new edge id, and never writes into
+// the segments or under the ids of the ones before: so the directory can be copied,
+// or restored from a backup, and all copies have the same batches under the same
+// ids and sequences, and others under different ones. A segment is deleted when
+// nothing in it is needed any more.
+//
+// Where the batches are is kept in memory. Only one goroutine may write; any may
+// read.
 type spool struct {
-	db     *bbolt.DB
-	path   string
+	dir    string
 	shards int
-	edge   string // current edge id; belongs to the writer
-	max    int64
+	max    int64 // of bytes
+	lock   *flock.Flock
+	state  [2]*os.File
 
-	bytes   atomic.Int64 // of the batches held, with their overhead
-	batches atomic.Int64
+	// The writer's own.
+	generation uint64   // of the state
+	edge       string   // current edge id
+	active     *segment // the one that is written to; nil: a new one is needed
+	next       uint32   // number of the next segment
+	unsynced   bool     // the state on disk may be older than something that relies on it
+	buf        []byte   // scratch
+	damage     damage   // that was found when it was opened
+	unreadable uint64   // batches that could not be read since
 
-	commit func(*bbolt.Tx) error // (*bbolt.Tx).Commit; tests make it fail
+	mu       sync.RWMutex // guards what follows; the writer may read without
+	lanes    map[laneID]*contents
+	segments map[uint32]*segment
+
+	bytes, batches atomic.Int64 // of the batches held
+
+	// For tests.
+	sync         func(*os.File) error // (*os.File).Sync
+	segmentBytes int64
 }
 
-// extent is what the spool holds of one edge and shard: batches low to last,
-// none when low is last+1.
-type extent struct {
-	edge      string
-	shard     int
-	low, last uint64
+// contents is what the spool holds of a lane: batches low, low+1, ….
+type contents struct {
+	low    uint64
+	places []place
 }
 
-func size(value []byte) int64 { return int64(len(value)) + recordBytes }
+// end is the sequence after the last one.
+func (c *contents) end() uint64 { return c.low + uint64(len(c.places)) }
 
-func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
-
-func shardKey(shard int) []byte { return fmt.Appendf(nil, "%04d", shard) }
+// place is where a frame is.
+type place struct{ segment, offset, length uint32 }
 
 // batch is hits of one shard on their way to the disk. write sets seq.
 type batch struct {
@@ -86,171 +94,301 @@ type batch struct {
 	seq   uint64
 }
 
-// write stores batches under the current edge id, all of them or none, and
-// returns when they are on disk. ErrFull, errEncode and an error of the disk
-// mean that none is stored; errUnsure that all are, but for a power cut.
-func (s *spool) write(batches []*batch, now time.Time) error {
-	var added int64
-	var last *batch
-	err := s.update(func(tx *bbolt.Tx) error {
-		for _, b := range batches {
-			bucket, err := shardBucket(tx, s.edge, b.shard)
-			if err != nil {
-				return err
-			}
-			n, err := put(bucket, s.edge, b, now)
-			if err != nil {
-				return err
-			}
-			added += n
-			last = b
-		}
-		if len(batches) > 0 && s.bytes.Load()+added > s.max {
-			return ErrFull
-		}
-		return nil
-	}, func() bool { return last != nil && s.has(s.edge, last.shard, last.seq) })
-	if err != nil && !errors.Is(err, errUnsure) {
-		return fmt.Errorf("writing to spool %s: %w", s.path, err)
-	}
-	s.bytes.Add(added)
-	s.batches.Add(int64(len(batches)))
-	return err
+// entry is a frame in a buffer that is about to be written.
+type entry struct {
+	id     laneID
+	seq    uint64
+	length int
 }
 
-// update runs one transaction. If committing fails although done finds its
-// outcome in the file, the error is errUnsure.
-func (s *spool) update(change func(*bbolt.Tx) error, done func() bool) error {
-	tx, err := s.db.Begin(true)
+// write stores batches of the current edge id, all of them or none, and returns
+// when they are on disk. An error means that none is stored.
+func (s *spool) write(batches []*batch, now time.Time) error {
+	if s.unsynced {
+		if err := s.saveState(true); err != nil {
+			return err
+		}
+		s.unsynced = false
+	}
+	if len(batches) == 0 {
+		return nil
+	}
+	buf, frames, err := s.encode(s.buf[:0], s.edge, batches, now)
+	s.buf = buf
 	if err != nil {
 		return err
 	}
-	if err := change(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
+	if s.bytes.Load()+int64(len(buf)) > s.max {
+		return fmt.Errorf("%w: it has %d of %d bytes", ErrFull, s.bytes.Load(), s.max)
 	}
-	if err := s.commit(tx); err != nil {
-		_ = tx.Rollback() // an error says that Commit did it, which it does not always
-		if done() {
-			return fmt.Errorf("spool %s: %w: %w", s.path, errUnsure, err)
-		}
+	if err := s.store(buf, frames); err != nil {
 		return err
 	}
+	// Only a hint for the next process; who needs more than that saves it again.
+	_ = s.saveState(false)
 	return nil
 }
 
-func shardBucket(tx *bbolt.Tx, edge string, shard int) (*bbolt.Bucket, error) {
-	b, err := tx.Bucket([]byte(bucketEdges)).CreateBucketIfNotExists([]byte(edge))
-	if err != nil {
-		return nil, err
+// encode numbers batches of an edge and appends their frames to buf.
+func (s *spool) encode(buf []byte, edge string, batches []*batch, now time.Time) ([]byte, []entry, error) {
+	frames := make([]entry, 0, len(batches))
+	ends := map[int]uint64{}
+	for _, b := range batches {
+		id := laneID{edge, b.shard}
+		if ends[b.shard] == 0 {
+			ends[b.shard] = 1
+			if c := s.lanes[id]; c != nil {
+				ends[b.shard] = c.end()
+			}
+		}
+		b.seq = ends[b.shard]
+		ends[b.shard]++
+		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: b.shard, Seq: b.seq, Hits: b.hits})
+		if err != nil {
+			return buf, nil, errors.Join(errEncode, err)
+		}
+		var length int
+		buf, length = appendFrame(buf, &frame{laneID: id, seq: b.seq, at: now, data: data})
+		frames = append(frames, entry{id, b.seq, length})
 	}
-	b, err = b.CreateBucketIfNotExists(shardKey(shard))
-	if err == nil {
-		b.FillPercent = 1 // keys only ever grow
-	}
-	return b, err
+	return buf, frames, nil
 }
 
-// put encodes b under the bucket's next sequence and returns the bytes it takes.
-func put(bucket *bbolt.Bucket, edge string, b *batch, now time.Time) (int64, error) {
-	seq, err := bucket.NextSequence()
-	if err != nil {
-		return 0, err
+// store writes frames and notes where they are: each is the next of its lane, or
+// takes the place of an earlier one. An error means that none is stored.
+func (s *spool) store(buf []byte, frames []entry) error {
+	if s.active == nil || s.active.size >= s.segmentBytes {
+		if err := s.begin(); err != nil {
+			return err
+		}
 	}
-	data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: b.shard, Seq: seq, Hits: b.hits})
-	if err != nil {
-		return 0, errors.Join(errEncode, err)
+	a := s.active
+	_, err := a.file.WriteAt(buf, a.size)
+	if err == nil {
+		err = s.sync(a.file)
 	}
-	value := make([]byte, timeBytes, timeBytes+len(data))
-	binary.BigEndian.PutUint64(value, uint64(now.UnixMilli()))
-	value = append(value, data...)
-	b.seq = seq
-	return size(value), bucket.Put(seqKey(seq), value)
+	if err != nil {
+		if cut := a.file.Truncate(a.size); cut != nil || !errors.Is(err, syscall.ENOSPC) {
+			s.abandon()
+		}
+		return fmt.Errorf("writing to the spool: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	number := s.next - 1
+	offset := a.size
+	for _, f := range frames {
+		s.put(f.id, f.seq, place{number, uint32(offset), uint32(f.length)})
+		offset += int64(f.length)
+	}
+	a.size = offset
+	return nil
+}
+
+// put notes where a batch is. The caller holds mu.
+func (s *spool) put(id laneID, seq uint64, at place) {
+	c := s.lanes[id]
+	if c == nil {
+		c = &contents{low: seq}
+		s.lanes[id] = c
+	}
+	s.segments[at.segment].live++
+	s.bytes.Add(int64(at.length))
+	if seq == c.end() {
+		c.places = append(c.places, at)
+		s.batches.Add(1)
+		return
+	}
+	s.forget(c.places[seq-c.low])
+	c.places[seq-c.low] = at
+	s.batches.Add(1)
+}
+
+// forget notes that a frame is not needed any more. The caller holds mu.
+func (s *spool) forget(at place) {
+	if at.segment == 0 {
+		return // a batch that was missing
+	}
+	s.batches.Add(-1)
+	s.bytes.Add(-int64(at.length))
+	s.segments[at.segment].live--
+}
+
+// forgetLanes notes that nothing of an edge id is needed any more.
+func (s *spool) forgetLanes(edge string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, c := range s.lanes {
+		if id.edge == edge {
+			for _, at := range c.places {
+				s.forget(at)
+			}
+			delete(s.lanes, id)
+		}
+	}
+}
+
+// read returns a frame that the spool holds: errMissing or errUnreadable, if it
+// cannot be had. The caller holds mu.
+func (s *spool) read(id laneID, seq uint64) (frame, error) {
+	c := s.lanes[id]
+	if c == nil || seq < c.low || seq >= c.end() {
+		return frame{}, errMissing
+	}
+	at := c.places[seq-c.low]
+	buf := make([]byte, at.length)
+	if _, err := s.segments[at.segment].file.ReadAt(buf, int64(at.offset)); err != nil {
+		return frame{}, fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	f, _, ok := parseFrame(buf)
+	if !ok || f.laneID != id || f.seq != seq {
+		return frame{}, errUnreadable
+	}
+	return f, nil
 }
 
 // message returns the body of a message with batch from and as many of the
-// following ones, up to batch to, as fit into it, and the last of them. It is
-// false when batch from is not there.
-func (s *spool) message(edge string, shard int, from, to uint64) (data []byte, last uint64, ok bool) {
+// following ones, up to batch to, as fit into it, and the last of them.
+func (s *spool) message(id laneID, from, to uint64) (data []byte, last uint64, err error) {
 	to = min(to, from+hit.MaxBatches-1)
-	s.view(edge, shard, func(b *bbolt.Bucket) {
-		c := b.Cursor()
-		seq := from
-		for k, v := c.Seek(seqKey(from)); bytes.Equal(k, seqKey(seq)) && len(v) >= timeBytes && seq <= to; k, v = c.Next() {
-			v = v[timeBytes:]
-			if ok && len(data)+len(v) > hit.MaxBatchBytes {
-				break
-			}
-			data, last, ok = append(data, v...), seq, true // v dies with the transaction
-			seq++
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for seq := from; seq <= to; seq++ {
+		f, err := s.read(id, seq)
+		switch {
+		case err != nil && seq == from:
+			return nil, 0, err
+		case err != nil || seq > from && len(data)+len(f.data) > hit.MaxBatchBytes:
+			return data, last, nil
+		case seq == from:
+			data = f.data
+		default:
+			data = append(data, f.data...)
 		}
-	})
-	return data, last, ok
+		last = seq
+	}
+	return data, last, nil
 }
 
 // spooled returns when a batch was written, or false.
-func (s *spool) spooled(edge string, shard int, seq uint64) (at time.Time, ok bool) {
-	s.view(edge, shard, func(b *bbolt.Bucket) {
-		if v := b.Get(seqKey(seq)); len(v) >= timeBytes {
-			at, ok = time.UnixMilli(int64(binary.BigEndian.Uint64(v))), true
-		}
-	})
-	return at, ok
-}
-
-func (s *spool) has(edge string, shard int, seq uint64) bool {
-	found := false
-	s.view(edge, shard, func(b *bbolt.Bucket) { found = b.Get(seqKey(seq)) != nil })
-	return found
-}
-
-func (s *spool) view(edge string, shard int, read func(*bbolt.Bucket)) {
-	// An error can only say that the file is closed: nothing is found then.
-	_ = s.db.View(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket([]byte(bucketEdges)).Bucket([]byte(edge)); b != nil {
-			if b = b.Bucket(shardKey(shard)); b != nil {
-				read(b)
-			}
-		}
-		return nil
-	})
-}
-
-// trim deletes batches first to low-1 of an edge and shard, at most trimBatches
-// of them, and returns the lowest that is left.
-func (s *spool) trim(edge string, shard int, first, low uint64) (uint64, error) {
-	low = min(low, first+trimBatches)
-	if first >= low {
-		return first, nil
+func (s *spool) spooled(id laneID, seq uint64) (at time.Time, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := s.lanes[id]
+	if c == nil || seq < c.low || seq >= c.end() {
+		return at, false
 	}
-	var freed, count int64
-	err := s.update(func(tx *bbolt.Tx) error {
-		b, err := shardBucket(tx, edge, shard)
-		if err != nil {
-			return err
-		}
-		for seq := first; seq < low; seq++ {
-			key := seqKey(seq)
-			if v := b.Get(key); v != nil {
-				freed += size(v)
-				count++
-				if err := b.Delete(key); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}, func() bool { return !s.has(edge, shard, first) })
-	if err != nil && !errors.Is(err, errUnsure) {
-		return first, fmt.Errorf("trimming spool %s: %w", s.path, err)
+	p := c.places[seq-c.low]
+	var ms [8]byte
+	if _, err := s.segments[p.segment].file.ReadAt(ms[:], int64(p.offset)+frameHead); err != nil {
+		return at, false
 	}
-	s.bytes.Add(-freed)
-	s.batches.Add(-count)
-	return low, err
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))), true
 }
 
+// trim lets go of the batches below the lows, and deletes the segments that
+// nothing is needed of any more.
+func (s *spool) trim(lows map[laneID]uint64) error {
+	trimmed := false
+	s.mu.Lock()
+	for id, low := range lows {
+		c := s.lanes[id]
+		if c == nil || low <= c.low {
+			continue
+		}
+		n := min(low, c.end()) - c.low
+		for _, at := range c.places[:n] {
+			s.forget(at)
+		}
+		c.low += n
+		if c.places = c.places[n:]; cap(c.places) > 4*len(c.places) {
+			c.places = slices.Clone(c.places)
+		}
+		trimmed = trimmed || n > 0
+	}
+	s.mu.Unlock()
+	if !trimmed {
+		return nil
+	}
+	if len(s.dead()) == 0 {
+		return errors.Join(s.saveState(false), s.compact())
+	}
+	// The state has to be on disk first: a power cut would make the rest look lost.
+	// On a disk that is full the room is worth more than that.
+	err := s.saveState(true)
+	err = errors.Join(err, s.deleteDead())
+	if err != nil {
+		err = s.saveState(true)
+	}
+	return errors.Join(err, s.compact())
+}
+
+// count returns how many batches there are of a lane.
+func (s *spool) count(id laneID) uint64 {
+	if c := s.lanes[id]; c != nil {
+		return uint64(len(c.places))
+	}
+	return 0
+}
+
+// probe reports why hits could not be written, or nil. It asks the disk.
+func (s *spool) probe() error {
+	if s.bytes.Load() >= s.max {
+		return fmt.Errorf("%w: it has %d of %d bytes", ErrFull, s.bytes.Load(), s.max)
+	}
+	const block = 64 << 10
+	err := s.writeFile("probe", func(w io.Writer) error {
+		_, err := w.Write(make([]byte, block))
+		return err
+	})
+	if err == nil {
+		err = os.Remove(filepath.Join(s.dir, "probe"))
+	}
+	return err
+}
+
+// replace puts batches without hits in the place of those that cannot be read,
+// from seq on, so that the ones behind them can be sent. It looks at no more than
+// a few, and returns how many it replaced.
+func (s *spool) replace(id laneID, seq uint64) (replaced int, err error) {
+	var buf []byte
+	var frames []entry
+	for end := seq + 1024; seq < end; seq++ {
+		_, err := s.read(id, seq)
+		if errors.Is(err, errMissing) {
+			break
+		}
+		if err == nil {
+			continue
+		}
+		if buf, frames, err = appendEmpty(buf, frames, id, seq); err != nil {
+			return 0, err
+		}
+	}
+	if len(frames) == 0 {
+		return 0, nil
+	}
+	return len(frames), s.store(buf, frames)
+}
+
+func appendEmpty(buf []byte, frames []entry, id laneID, seq uint64) ([]byte, []entry, error) {
+	data, err := hit.Encode(&hit.Batch{Edge: id.edge, Shard: id.shard, Seq: seq})
+	if err != nil {
+		return buf, frames, err
+	}
+	buf, length := appendFrame(buf, &frame{laneID: id, seq: seq, at: time.Now(), data: data})
+	return buf, append(frames, entry{id, seq, length}), nil
+}
+
+// close saves the state and lets go of the directory.
 func (s *spool) close() error {
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("closing spool %s: %w", s.path, err)
+	errs := []error{s.saveState(true), s.state[0].Close(), s.state[1].Close()}
+	for _, g := range s.segments {
+		errs = append(errs, g.file.Close())
+	}
+	errs = append(errs, s.lock.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("closing the spool %s: %w", s.dir, err)
 	}
 	return nil
 }

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/hotboard/hotboard/hit"
 )
@@ -76,9 +72,9 @@ func TestSmallBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, want := range map[uint64]uint64{1: hit.MaxBatches, 3: hit.MaxBatches + 2, 100: hit.MaxBatches + 3} {
-		data, last, ok := o.spool.message(o.spool.edge, 0, from, hit.MaxBatches+3)
-		if !ok || last != want {
-			t.Errorf("the message from batch %d on ends with %d, want %d", from, last, want)
+		data, last, err := o.spool.message(laneID{o.spool.edge, 0}, from, hit.MaxBatches+3)
+		if err != nil || last != want {
+			t.Errorf("the message from batch %d on ends with %d, want %d, %v", from, last, want, err)
 		}
 		if _, err := hit.DecodeMessage(data, o.spool.edge, 0, from, last-from+1); err != nil {
 			t.Error(err)
@@ -95,10 +91,10 @@ func TestAppendsShareATransaction(t *testing.T) {
 		o := open(t, Options{Dir: t.TempDir()})
 		release := make(chan struct{})
 		began := make(chan struct{}, 10)
-		o.spool.commit = func(tx *bbolt.Tx) error {
+		o.spool.sync = func(f *os.File) error {
 			began <- struct{}{}
 			<-release
-			return tx.Commit()
+			return f.Sync()
 		}
 		var wg sync.WaitGroup
 		appendOne := func(item string) {
@@ -128,9 +124,9 @@ func TestAppendReturnsWhenTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := open(t, Options{Dir: t.TempDir()})
 		release := make(chan struct{})
-		o.spool.commit = func(tx *bbolt.Tx) error {
+		o.spool.sync = func(f *os.File) error {
 			<-release
-			return tx.Commit()
+			return f.Sync()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -153,13 +149,13 @@ func TestDiskFails(t *testing.T) {
 		errDisk := errors.New("the disk fails, says the test")
 		var mu sync.Mutex
 		failing := true
-		o.spool.commit = func(tx *bbolt.Tx) error {
+		o.spool.sync = func(f *os.File) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if failing {
 				return errDisk
 			}
-			return tx.Commit()
+			return f.Sync()
 		}
 		if err := o.Append(t.Context(), view("refused")); !errors.Is(err, errDisk) {
 			t.Errorf("Append: %v", err)
@@ -179,121 +175,4 @@ func TestDiskFails(t *testing.T) {
 		stop()
 		closeNow(t, o)
 	})
-}
-
-// TestUnsureCommit: when the last step of a commit fails, the hits can be read
-// but may not be durable. They are not published before another commit settled
-// it, and not written twice.
-func TestUnsureCommit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, Options{Dir: t.TempDir()})
-		bus := newFakeBus()
-		stop := start(t, o, bus)
-		synctest.Wait()
-		var mu sync.Mutex
-		failing := true
-		o.spool.commit = func(tx *bbolt.Tx) error {
-			mu.Lock()
-			defer mu.Unlock()
-			err := tx.Commit()
-			if err == nil && failing {
-				err = errors.New("syncing fails, says the test")
-			}
-			return err
-		}
-		o.Offer(view("v"))
-		if err := o.Append(t.Context(), view("a")); !errors.Is(err, errUnsure) {
-			t.Errorf("Append: %v", err)
-		}
-		time.Sleep(10 * time.Second)
-		if n := len(bus.messages()); n != 0 {
-			t.Errorf("%d messages were published", n)
-		}
-		mu.Lock()
-		failing = false
-		mu.Unlock()
-		time.Sleep(10 * time.Second)
-		bus.wantCounted(t, "v", "a")
-		stop()
-		closeNow(t, o)
-	})
-}
-
-func TestOpenRefuses(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		prepare func(t *testing.T, dir string)
-		want    string
-	}{
-		"another number of shards": {
-			func(t *testing.T, dir string) { closeNow(t, open(t, Options{Dir: dir, Shards: 16})) },
-			"made for 16 shards, not 4",
-		},
-		"a spool in use": {
-			func(t *testing.T, dir string) {
-				o := open(t, Options{Dir: dir})
-				t.Cleanup(func() { closeNow(t, o) })
-			},
-			"is in use",
-		},
-		"something else": {
-			func(t *testing.T, dir string) {
-				text := strings.Repeat("not a spool\n", 5000)
-				if err := os.WriteFile(filepath.Join(dir, spoolFile), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"can be moved away",
-		},
-		"a file that was cut off": {
-			func(t *testing.T, dir string) {
-				o := open(t, Options{Dir: dir})
-				mustAppend(t, o, names("i", 5000)...)
-				closeNow(t, o)
-				if err := os.Truncate(filepath.Join(dir, spoolFile), 20_000); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"was cut off",
-		},
-		"a missing batch": {
-			func(t *testing.T, dir string) {
-				o := open(t, Options{Dir: dir, Shards: 4})
-				for range 3 {
-					mustAppend(t, o, "i")
-				}
-				shard := hit.Shard(hit.View, "articles", "i", 4)
-				err := o.spool.db.Update(func(tx *bbolt.Tx) error {
-					b, err := shardBucket(tx, o.Edge(), shard)
-					return errors.Join(err, b.Delete(seqKey(2)))
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				closeNow(t, o)
-			},
-			"batch 2 is missing",
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			test.prepare(t, dir)
-			o, err := Open(Options{Dir: dir, Shards: 4})
-			if err == nil {
-				closeNow(t, o)
-				t.Fatal("it was opened")
-			}
-			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %q, want %q in it", err, test.want)
-			}
-		})
-	}
-	for _, opts := range []Options{{Shards: 1}, {Dir: "x"}, {Dir: "x", Shards: hit.MaxShards + 1}} {
-		if _, err := Open(opts); err == nil {
-			t.Errorf("Open(%+v) was accepted", opts)
-		}
-	}
 }

@@ -35,8 +35,6 @@ type Stats struct {
 func (o *Outbox) Stats() Stats {
 	c := &o.counters
 	s := Stats{
-		Batches:        o.spool.batches.Load(),
-		Bytes:          o.spool.bytes.Load(),
 		RejectedHits:   c.rejected.Load(),
 		SpooledHits:    c.hits.Load(),
 		SpooledBatches: c.batches.Load(),
@@ -59,6 +57,9 @@ func (o *Outbox) Stats() Stats {
 	defer o.mu.Unlock()
 	if r := o.run; r != nil {
 		s.PublishError, s.AppliedError = r.publishTrouble.err(), r.appliedTrouble.err()
+	}
+	if o.spool != nil {
+		s.Batches, s.Bytes = o.spool.batches.Load(), o.spool.bytes.Load()
 	}
 	return s
 }

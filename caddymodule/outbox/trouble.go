@@ -1,60 +1,45 @@
 package outbox
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
-const (
-	// remindEvery is how often a failure that goes on is logged again.
-	remindEvery = time.Minute
-	// quietFor is how long a failure that comes and goes is not logged again.
-	quietFor = 10 * time.Second
-)
-
-// trouble logs a failure that is retried: when it has lasted for grace, once a
-// minute while it goes on, and when it is over.
+// trouble is something that fails and is tried again, in one lane or several.
 type trouble struct {
-	log   *zap.Logger
-	what  string // "publishing hits": what fails
-	grace time.Duration
+	grace time.Duration // see lasting
 
-	mu     sync.Mutex
-	since  time.Time
-	logged time.Time
-	count  int
-	said   bool // this failure was logged
-	last   error
+	mu      sync.Mutex
+	since   time.Time
+	failing map[*lane]bool
+	last    error
 }
 
-func (t *trouble) fail(err error) {
+func (t *trouble) fail(err error) { t.failIn(nil, err) }
+func (t *trouble) ok()            { t.okIn(nil) }
+
+// failIn notes that it failed in a lane; nil: in no particular one.
+func (t *trouble) failIn(l *lane, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	if t.count == 0 {
-		t.since = now
+	if len(t.failing) == 0 {
+		t.since, t.failing = time.Now(), map[*lane]bool{}
 	}
-	t.count++
+	t.failing[l] = true
 	t.last = err
-	wait := quietFor
-	if t.said {
-		wait = remindEvery
-	}
-	if now.Sub(t.since) >= t.grace && now.Sub(t.logged) >= wait {
-		t.logged, t.said = now, true
-		t.log.Error(t.what+" fails, will be retried", zap.Error(err), zap.Int("failures", t.count), zap.Time("since", t.since))
-	}
 }
 
-func (t *trouble) ok() {
+// okIn notes that it works in a lane, or that there is nothing to do. The trouble is
+// over when that is so in all lanes.
+func (t *trouble) okIn(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.said {
-		t.log.Info(t.what+" works again", zap.Int("failures", t.count), zap.Duration("after", time.Since(t.since)))
+	if delete(t.failing, l); len(t.failing) == 0 {
+		t.last = nil
 	}
-	t.count, t.said, t.last = 0, false, nil
 }
 
 // err returns the last error of a failure that is not over, or nil.
@@ -72,4 +57,17 @@ func (t *trouble) lasting() error {
 		return nil
 	}
 	return t.last
+}
+
+// diskFailed notes that hits cannot be written to the spool.
+func (o *Outbox) diskFailed(err error) {
+	o.diskTrouble.fail(err)
+	o.opts.Faults.Set(faults.SpoolFailing, faults.Whole, fmt.Sprintf("%.500s. Beacons and votes are refused, "+
+		"and views wait in memory, until it can be written: make room on the disk, or mend what the error names", err))
+}
+
+// diskWorks notes that they can.
+func (o *Outbox) diskWorks() {
+	o.diskTrouble.ok()
+	o.opts.Faults.Clear(faults.SpoolFailing, faults.Whole)
 }

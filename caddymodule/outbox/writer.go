@@ -1,8 +1,11 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,6 +18,8 @@ const (
 	retryMin = 100 * time.Millisecond
 	retryMax = 5 * time.Second
 )
+
+var errOpening = errors.New("it is being opened")
 
 // pace is the least time from the beginning of one write to the next while
 // Appends wait: a transaction costs more than the hits in it, so under load it
@@ -65,33 +70,49 @@ func (o *Outbox) write() {
 func (o *Outbox) flush() error {
 	w := o.queue.take()
 	batches := o.pack(w.views, w.appended)
-	if len(batches) == 0 && !o.unconfirmed {
+	if len(batches) == 0 && !o.unconfirmed && o.diskTrouble.err() == nil {
 		o.queue.done(w, false, nil)
 		return nil
 	}
-	err := o.spool.write(batches, time.Now())
-	stored := err == nil || errors.Is(err, errUnsure)
-	if stored {
-		o.unconfirmed = err != nil
+	err := o.store(batches)
+	if err == nil {
+		o.unconfirmed = false
 		for _, b := range batches {
 			o.current[b.shard].written = b.seq
 			o.counters.hits.Add(uint64(len(b.hits)))
 		}
-		o.counters.batches.Add(uint64(len(batches)))
-		o.counters.writes.Add(1)
+		if len(batches) > 0 {
+			o.counters.batches.Add(uint64(len(batches)))
+			o.counters.writes.Add(1)
+		}
+		o.diskWorks()
+		o.announce()
+		o.queue.done(w, false, nil)
+		return nil
 	}
+	o.diskFailed(err)
 	lost := errors.Is(err, errEncode)
 	if lost {
 		o.counters.rejected.Add(uint64(len(w.views)))
+	} else if !errors.Is(err, ErrFull) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if err == nil {
-		o.diskTrouble.ok()
-		o.announce()
-	} else {
-		o.diskTrouble.fail(err)
-	}
-	o.queue.done(w, !stored && !lost, err)
+	o.queue.done(w, !lost, err)
 	return err
+}
+
+// store writes batches to the spool, if it is open. Without any it makes sure that
+// some could be written, when the last ones could not.
+func (o *Outbox) store(batches []*batch) error {
+	if o.spool == nil {
+		return cmp.Or(o.diskTrouble.err(), errOpening)
+	}
+	if len(batches) == 0 && o.diskTrouble.err() != nil {
+		if err := o.spool.probe(); err != nil {
+			return err
+		}
+	}
+	return o.spool.write(batches, time.Now())
 }
 
 // pack sorts hits into batches. It leaves out views that are not valid: one of
@@ -158,38 +179,25 @@ func (o *Outbox) inWriter(ctx context.Context, job func()) bool {
 	return false
 }
 
-// trim deletes what the senders no longer need. It has a transaction of its
-// own, so that a disk without room for hits can still be freed.
+// trim deletes what the senders no longer need.
 func (o *Outbox) trim(ctx context.Context) {
-	for again := true; again; {
-		again = false
-		o.mu.Lock()
-		now := time.Now()
-		lanes := o.lanes
-		lows := make([]uint64, len(lanes))
-		for i, l := range lanes {
-			lows[i] = l.sender.Trim(now)
-		}
-		o.mu.Unlock()
-		ok := o.inWriter(ctx, func() {
-			for i, l := range lanes {
-				first, err := o.spool.trim(l.edge, l.shard, l.first, lows[i])
-				l.first = first
-				if err != nil {
-					o.diskTrouble.fail(err)
-					return
-				}
-				again = again || l.first < lows[i]
-			}
-			o.dropRetired()
-			if o.queue.faulty() {
-				signal(o.queue.urgent) // there may be room now
-			}
-		})
-		if !ok {
+	o.mu.Lock()
+	now := time.Now()
+	lows := make(map[laneID]uint64, len(o.lanes))
+	for _, l := range o.lanes {
+		lows[l.laneID] = l.sender.Trim(now)
+	}
+	o.mu.Unlock()
+	o.inWriter(ctx, func() {
+		if err := o.spool.trim(lows); err != nil {
+			o.diskFails(err)
 			return
 		}
-	}
+		o.dropRetired()
+		if o.queue.faulty() {
+			signal(o.queue.urgent) // there may be room now
+		}
+	})
 }
 
 // dropRetired forgets former edge ids that have nothing left to send.
@@ -198,24 +206,35 @@ func (o *Outbox) dropRetired() {
 	defer o.mu.Unlock()
 	kept := map[string]uint64{}
 	for _, l := range o.lanes {
-		kept[l.edge] += l.written + 1 - l.first
+		kept[l.edge] += o.spool.count(l.laneID)
 	}
-	var lanes []*lane
-	for _, l := range o.lanes {
+	o.lanes = slices.DeleteFunc(slices.Clone(o.lanes), func(l *lane) bool {
 		if l.edge == o.edge || kept[l.edge] > 0 {
-			lanes = append(lanes, l)
+			return false
 		}
-	}
-	if len(lanes) == len(o.lanes) {
-		return
-	}
-	for edge, n := range kept {
-		if edge != o.edge && n == 0 {
-			if err := o.spool.drop(edge); err != nil {
-				o.diskTrouble.fail(err)
-				return
-			}
+		o.spool.forgetLanes(l.edge)
+		return true
+	})
+}
+
+// unreadable deals with a batch that the disk does not return as it was written:
+// without it, or something in its place, nothing behind it could be sent.
+func (o *Outbox) unreadable(ctx context.Context, id laneID, seq uint64) {
+	o.inWriter(ctx, func() {
+		n, err := o.spool.replace(id, seq)
+		if err == nil && n > 0 {
+			err = o.spool.reportUnreadable(uint64(n))
+			o.lookForFiles()
 		}
-	}
-	o.lanes = lanes
+		if err != nil {
+			o.diskFails(err)
+		}
+	})
+}
+
+// diskFails notes that something else than writing hits failed, and has the writer
+// look at once whether these can be written.
+func (o *Outbox) diskFails(err error) {
+	o.diskFailed(err)
+	signal(o.queue.urgent)
 }

@@ -1,0 +1,77 @@
+package outbox
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hotboard/hotboard/internal/datadir"
+	"github.com/hotboard/hotboard/internal/faults"
+)
+
+// Files that a person has to look at. While one is there, a fault says so.
+const (
+	damageFiles   = "damage-*.txt"
+	doubtfulFiles = "doubtful-*.hits"
+)
+
+// damage is what could not be read.
+type damage struct {
+	Lost  uint64 // batches
+	Saved uint64 // batches that could be read
+	// Unknown says that more may be lost, because the state could not be read either.
+	Unknown bool
+}
+
+func (d *damage) text() string {
+	lost := fmt.Sprintf("%d batches of hits", d.Lost)
+	if d.Unknown {
+		lost = fmt.Sprintf("An unknown number of batches of hits, at least %d,", d.Lost)
+	}
+	text := lost + " could not be read from the spool and will not be counted."
+	if d.Saved > 0 {
+		text += fmt.Sprintf(" The other %d could, and are sent.", d.Saved)
+	}
+	return text
+}
+
+// report writes down what could not be read. A report of the same name is replaced.
+func (s *spool) report(name string, d *damage) error {
+	return datadir.Replace(filepath.Join(s.dir, "damage-"+name+".txt"), []byte(d.text()+"\n"))
+}
+
+// reportUnreadable reports batches that could be read when the spool was opened.
+func (s *spool) reportUnreadable(batches uint64) error {
+	s.unreadable += batches
+	return s.report(s.edge, &damage{Lost: s.unreadable})
+}
+
+// lookForFiles raises the faults of files that a person has to look at, and clears
+// those whose files are gone.
+func (o *Outbox) lookForFiles() {
+	damaged, _ := filepath.Glob(filepath.Join(o.opts.Dir, damageFiles)) // the pattern is right
+	if len(damaged) == 0 {
+		o.opts.Faults.Clear(faults.SpoolDamaged, faults.Whole)
+	} else {
+		var texts []byte
+		for _, path := range damaged[:min(len(damaged), 3)] {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				text = []byte("Batches of hits could not be read from the spool.\n")
+			}
+			texts = fmt.Appendf(texts, "%.300s ", bytes.TrimSpace(text))
+		}
+		o.opts.Faults.Set(faults.SpoolDamaged, faults.Whole, fmt.Sprintf(
+			"%sCheck the disk. What could not be read is kept in %s, where that was possible. To acknowledge this, delete %s",
+			texts, filepath.Join(o.opts.Dir, "*.damaged-*"), filepath.Join(o.opts.Dir, damageFiles)))
+	}
+	doubtful, _ := filepath.Glob(filepath.Join(o.opts.Dir, doubtfulFiles))
+	if len(doubtful) == 0 {
+		o.opts.Faults.Clear(faults.Doubtful, faults.Whole)
+		return
+	}
+	o.opts.Faults.Set(faults.Doubtful, faults.Whole, fmt.Sprintf(
+		"nobody knows whether the hits in %s were counted, because two processes had the same spool. To count them, run `aggregator replay` with that file; then, or to leave them out, delete it (%d such files)",
+		doubtful[0], len(doubtful)))
+}
