@@ -8,6 +8,43 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
+// TestCopiedEdge starts an edge and a copy of it, both with the same hits that
+// were not sent yet.
+func TestCopiedEdge(t *testing.T) {
+	t.Parallel()
+	for name, answered := range map[string]bool{"aggregator answers": true, "no aggregator answers": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := stack.Start(t, stack.Options{})
+			st, edge, aggregator := s.Store(), s.Edges[0], s.Aggregators[0]
+			l := startLoad(t, loadOptions{sites: []string{edge.URL}, beacons: 100, pages: 20, strict: true})
+			enough(t, l, 100)
+			s.NATS.Kill()
+			enough(t, l, 100) // which wait on the disk
+
+			l.pause()
+			edge.Stop()
+			twin := copied(t, edge.Data)
+			s.NATS.Restart()
+			if answered {
+				eventually(t, func() string { return unready(s.Aggregators) })
+			} else {
+				aggregator.Kill()
+			}
+			edge.Restart()
+			l.sites = append(l.sites, s.AddEdge(stack.EdgeOptions{Data: twin}).URL)
+			l.resume()
+			enough(t, l, 300)
+			if !answered {
+				aggregator.Restart()
+			}
+			enough(t, l, 100)
+			ledger := l.stop()
+			settle(t, s, st, ledger.exact)
+		})
+	}
+}
+
 // TestRestoredEdge puts an older copy in the place of what an edge keeps.
 func TestRestoredEdge(t *testing.T) {
 	t.Parallel()
