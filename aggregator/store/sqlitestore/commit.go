@@ -272,7 +272,7 @@ func readSketch(data []byte) (*hyperloglog.Sketch, error) {
 	}
 	if len(data) > 0 {
 		if err := sketch.UnmarshalBinary(data); err != nil {
-			return nil, fmt.Errorf("reading a sketch of visitors: %w", err)
+			return nil, damaged(fmt.Errorf("reading a sketch of visitors: %w", err))
 		}
 	}
 	return sketch, nil

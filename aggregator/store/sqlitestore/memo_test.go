@@ -42,7 +42,7 @@ func (t *memoTest) commit(memos ...store.Memo) {
 // rows returns how many memos there are of the term that begins at start.
 func (t *memoTest) rows(term store.Term, start int64) (terms, memos int) {
 	t.Helper()
-	err := t.s.reader.QueryRow("SELECT count(DISTINCT term.id), count(memo.key) FROM term LEFT JOIN memo ON term_id = id WHERE term = ? AND start = ?", term, start).
+	err := t.s.file.Load().reader.QueryRow("SELECT count(DISTINCT term.id), count(memo.key) FROM term LEFT JOIN memo ON term_id = id WHERE term = ? AND start = ?", term, start).
 		Scan(&terms, &memos)
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,10 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // schemaVersion is the user_version of the schema below.
@@ -139,8 +141,20 @@ func migrate(ctx context.Context, conn *sql.Conn, shards int) error {
 	if version != schemaVersion {
 		return fmt.Errorf("the file has schema version %d, this build knows %d: use the build that wrote it, or another directory and let the log be counted again", version, schemaVersion)
 	}
+	// One flipped byte in the schema hides a table.
+	var ours int
+	if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE instr(?, sql) > 0", schema).Scan(&ours); err != nil {
+		return fmt.Errorf("reading the schema: %w", err)
+	}
+	if want := strings.Count(schema, "\nCREATE "); ours != want {
+		return damaged(fmt.Errorf("%d of its %d tables and indexes are as they were created", ours, want))
+	}
 	var has string
-	if err := conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'shards'").Scan(&has); err != nil {
+	err := conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'shards'").Scan(&has)
+	if errors.Is(err, sql.ErrNoRows) {
+		return damaged(errors.New("it does not have its number of shards"))
+	}
+	if err != nil {
 		return fmt.Errorf("reading the number of shards: %w", err)
 	}
 	if has != strconv.Itoa(shards) {

@@ -9,13 +9,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"modernc.org/sqlite" // the driver, without cgo
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
@@ -40,19 +37,17 @@ type Options struct {
 
 // Store implements [store.Store].
 type Store struct {
+	path   string // absolute
 	shards int
 	now    func() time.Time
 	leases store.Leases
 
-	lock    *sql.DB // holds Path-lock until the store is closed
-	reader  *sql.DB
-	reads   statements
+	lock    *sql.DB              // holds Path-lock until the store is closed
+	file    atomic.Pointer[file] // nil while it cannot be opened
+	failed  atomic.Pointer[error]
 	viewing chan struct{} // a token for each view that reads
 
 	mu     sync.Mutex // of the one connection that writes
-	writer *sql.DB
-	conn   *sql.Conn
-	writes statements
 	terms  terms
 	ids    itemIDs
 	closed bool
@@ -60,9 +55,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store, creating it if there is none. Only one process can have
-// it open.
-func Open(ctx context.Context, o Options) (*Store, error) {
+// New returns a store that is not open yet: its methods fail until [Store.Open]
+// has succeeded.
+func New(o Options) (*Store, error) {
 	if o.Shards == 0 {
 		o.Shards = DefaultShards
 	}
@@ -73,73 +68,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", o.Path, err)
 	}
-	s := &Store{shards: o.Shards, now: time.Now}
-	s.terms = terms{keep: cmp.Or(o.MemoKeep, store.DefaultMemoKeep), known: map[termKey]termRow{}}
-	if err := s.open(ctx, path); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", o.Path, err), s.Close())
-	}
+	s := &Store{path: path, shards: o.Shards, now: time.Now, viewing: make(chan struct{}, maxViews)}
+	s.terms.keep = cmp.Or(o.MemoKeep, store.DefaultMemoKeep)
+	s.fail(errNotOpen)
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, path string) error {
-	var err error
-	if s.lock, err = lock(ctx, path+"-lock"); err != nil {
-		return err
-	}
-	// FULL: a commit that has returned survives a power cut. The cache is in KiB.
-	if s.writer, err = connect(path, 1, waitBusy, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)", "wal_autocheckpoint(8192)"); err != nil {
-		return err
-	}
-	if s.conn, err = s.writer.Conn(ctx); err != nil {
-		return err
-	}
-	if err := migrate(ctx, s.conn, s.shards); err != nil {
-		return err
-	}
-	s.writes.prepare = s.conn.PrepareContext
-	if s.reader, err = connect(path, maxViews+1, waitBusy, "query_only(1)", "cache_size(-16384)"); err != nil {
-		return err
-	}
-	s.viewing = make(chan struct{}, maxViews)
-	s.reads.prepare = s.reader.PrepareContext
-	return s.Ping(ctx)
-}
-
-// maxViews is how many views read at once. There is one connection more: a view
-// holds one, and may need another to prepare a statement that is new. Without it
-// all views could wait for each other.
-const maxViews = 4
-
-// waitBusy waits, in milliseconds, while another connection of this process has
-// the file for a moment.
-const waitBusy = "busy_timeout(10000)"
-
-// connect makes a pool of connections to a file.
-func connect(path string, conns int, pragmas ...string) (*sql.DB, error) {
-	query := url.Values{"_pragma": append([]string{"temp_store(MEMORY)"}, pragmas...)}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+query.Encode())
+// Open opens the store, creating it if there is none. Only one process can have
+// it open.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	s, err := New(o)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	return db, nil
-}
-
-// lock takes a lock that ends with the process: an exclusive transaction on a
-// file of its own, which SQLite can do on every system.
-func lock(ctx context.Context, path string) (*sql.DB, error) {
-	db, err := connect(path, 1, "busy_timeout(0)", "journal_mode(MEMORY)")
-	if err != nil {
-		return nil, err
+	if err := s.Open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	if _, err := db.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
-		if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY {
-			err = errors.New("another process has it open: stop that one, or use another directory")
-		}
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	return s, nil
 }
 
 // Shards implements [store.Store].
@@ -166,37 +111,41 @@ func (s *Store) view(ctx context.Context, fn func(*session) error) error {
 	// A query takes milliseconds; watching for the end of a context would take a
 	// goroutine for each.
 	ctx = context.WithoutCancel(ctx)
-	tx, err := s.reader.BeginTx(ctx, nil)
+	f, done, err := s.openedToRead()
 	if err != nil {
 		return err
 	}
+	defer done()
+	tx, err := f.reader.BeginTx(ctx, nil)
+	if err != nil {
+		return f.judge(err)
+	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	return fn(&session{ctx: ctx, stmt: func(text string) (*sql.Stmt, error) {
-		st, err := s.reads.get(ctx, text)
+	return f.judge(fn(&session{ctx: ctx, stmt: func(text string) (*sql.Stmt, error) {
+		st, err := f.reads.get(ctx, text)
 		if err != nil {
 			return nil, err
 		}
 		return tx.StmtContext(ctx, st), nil
-	}})
+	}}))
 }
-
-var errClosed = errors.New("the store is closed")
 
 // update calls fn with a session whose writes are kept if it returns nil. The
 // caller holds s.mu.
 func (s *Store) update(ctx context.Context, fn func(*session) error) error {
-	if s.closed {
-		return errClosed
-	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	se := &session{ctx: ctx, stmt: func(text string) (*sql.Stmt, error) { return s.writes.get(ctx, text) }}
-	if err := se.exec("BEGIN IMMEDIATE"); err != nil {
+	f, err := s.opened()
+	if err != nil {
 		return err
 	}
-	err := fn(se)
+	ctx = context.WithoutCancel(ctx)
+	se := &session{ctx: ctx, stmt: func(text string) (*sql.Stmt, error) { return f.writes.get(ctx, text) }}
+	if err := se.exec("BEGIN IMMEDIATE"); err != nil {
+		return f.judge(err)
+	}
+	err = fn(se)
 	if err == nil {
 		err = se.exec("COMMIT")
 	}
@@ -205,7 +154,7 @@ func (s *Store) update(ctx context.Context, fn func(*session) error) error {
 	}
 	// SQLite has rolled back by itself after some errors, for example a full disk.
 	_ = se.exec("ROLLBACK")
-	return err
+	return f.judge(err)
 }
 
 // Load implements [store.Store].
@@ -307,18 +256,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	err := errors.Join(s.reads.close(), s.writes.close())
-	if s.reader != nil {
-		err = errors.Join(err, s.reader.Close())
-	}
-	if s.conn != nil {
-		err = errors.Join(err, s.conn.Close())
-	}
-	// The last connection moves what is in the write-ahead log into the file.
-	for _, db := range []*sql.DB{s.writer, s.lock} {
-		if db != nil {
-			err = errors.Join(err, db.Close())
-		}
+	err := s.closeFile(errClosed)
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
 	}
 	return err
 }
