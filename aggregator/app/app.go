@@ -47,6 +47,9 @@ type Options struct {
 	// Listen is the address of the HTTP listener, such as 127.0.0.1:7070. Empty:
 	// there is none, and the caller serves Handler.
 	Listen string
+	// Wait makes a log that was made for another store a fault that Start waits for,
+	// as it does for a log that is away, and not an error.
+	Wait bool
 	// Slice is how long an answer holds. Default: [api.DefaultSlice].
 	Slice time.Duration
 	// BehindAfter is how long an accepted hit may wait to be counted before that is a
@@ -56,6 +59,8 @@ type Options struct {
 	Log ingest.LogOptions
 	// Logger gets what an operator should know. Default: slog.Default().
 	Logger *slog.Logger
+	// Faults gets what is wrong. Default: a new one.
+	Faults *faults.Registry
 	// Registry gets the metrics, and is what /metrics shows. Default: a new one.
 	Registry *prometheus.Registry
 	// Now is the clock of the boards: which periods are the current ones. Counting
@@ -93,6 +98,9 @@ func New(o Options) (*App, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
+	if o.Faults == nil {
+		o.Faults = faults.New(o.Logger, "hotboard", faults.Aggregator)
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -111,7 +119,7 @@ func New(o Options) (*App, error) {
 	if err := o.Rules.Provision(); err != nil {
 		return nil, err
 	}
-	a := &App{opts: o, faults: faults.New(o.Logger, "hotboard", faults.Aggregator), metrics: newMetrics(o.Registry)}
+	a := &App{opts: o, faults: o.Faults, metrics: newMetrics(o.Registry)}
 	o.Registry.MustRegister(a.faults)
 	a.waiting = newWaiting(a.faults, o.BehindAfter)
 	a.rules.Store(o.Rules)
@@ -156,7 +164,7 @@ func (a *App) Start(ctx context.Context) error {
 		return errors.New("the aggregator was started before")
 	}
 	if a.opts.Conn.IsConnected() {
-		if err := a.ingest.Ensure(ctx); errors.Is(err, ingest.ErrShards) {
+		if err := a.ingest.Ensure(ctx); errors.Is(err, ingest.ErrShards) && !a.opts.Wait {
 			return err
 		} else if err != nil {
 			a.opts.Logger.Warn("the log cannot be used yet", "error", err)

@@ -7,8 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 
+	"github.com/hotboard/hotboard/internal/datadir"
 	"github.com/hotboard/hotboard/ruleset"
+)
+
+// Files in the directory of an embedded backend.
+const (
+	countsFile = "counts.db" // SQLite; counts.db-lock also locks the directory
+	natsDir    = "nats"
+	urlFile    = "nats.url"
+	rulesFile  = "rules.json"
 )
 
 // URL returns the URL, with its token, of the broker of the backend that runs in
@@ -39,31 +50,64 @@ func LoadRules(dir string) (*ruleset.Ruleset, error) {
 	return r, nil
 }
 
-// saveRules keeps the rules in force for LoadRules. Counting does not depend on
-// it, so that a failure is only told.
-func (e *Embedded) saveRules() {
-	data, err := json.MarshalIndent(e.app.Rules(), "", "  ")
-	if err == nil {
-		err = writeFile(filepath.Join(e.dir, rulesFile), append(data, '\n'))
-	}
-	if err != nil {
-		e.log.Error("the rules could not be saved; an import would use older ones", "error", err)
-	}
+// files are those that others read: the rules in force, and where the broker is.
+// Only an import needs them, so that failing to write one is no fault.
+type files struct {
+	rules atomic.Pointer[ruleset.Ruleset]
+
+	mu     sync.Mutex
+	wrote  map[string]string // by name
+	failed bool              // the log has it
 }
 
-// writeFile replaces a file, or leaves the old one.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)) // readable by nobody else
-	if err != nil {
+// saveFiles writes those files that are not as they should be.
+func (e *Embedded) saveFiles() {
+	e.files.mu.Lock()
+	defer e.files.mu.Unlock()
+	if !e.store.Locked() {
+		return // the directory is not ours
+	}
+	var errs []error
+	if u := e.broker.url(); u != "" {
+		errs = append(errs, e.files.write(e.dir, urlFile, u+"\n"))
+	}
+	if r := e.files.rules.Load(); r != nil {
+		data, err := json.MarshalIndent(r, "", "  ")
+		if err == nil {
+			err = e.files.write(e.dir, rulesFile, string(data)+"\n")
+		}
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	if err != nil && !e.files.failed {
+		e.log.Error("a file that an import reads cannot be written; trying again", "error", err)
+	}
+	e.files.failed = err != nil
+}
+
+func (f *files) write(dir, name, text string) error {
+	if f.wrote[name] == text {
+		return nil
+	}
+	if err := datadir.Replace(filepath.Join(dir, name), []byte(text)); err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
+	if f.wrote == nil {
+		f.wrote = map[string]string{}
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(f.Name()))
-	}
+	f.wrote[name] = text
 	return nil
+}
+
+// removeURL removes the URL of a broker that runs no more.
+func (e *Embedded) removeURL() {
+	e.files.mu.Lock()
+	defer e.files.mu.Unlock()
+	if e.files.wrote[urlFile] == "" {
+		return
+	}
+	delete(e.files.wrote, urlFile)
+	if err := os.Remove(filepath.Join(e.dir, urlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		e.log.Warn("the file with the broker's URL stays behind; it does no harm", "error", err)
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -59,7 +60,8 @@ func (b *Broker) Provision(ctx caddy.Context) error {
 func (b *Broker) ShardCount() int { return embedded.Shards }
 
 // Open starts the backend, or hands the one that runs in the same directory the
-// rules of this configuration.
+// rules of this configuration. What is wrong with the directory is a fault, and
+// does not keep Caddy from starting.
 func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	dir := b.Dir
 	if dir == "" {
@@ -74,9 +76,11 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 		return nil, err
 	}
 	v, loaded, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
-		log := currentlog.Logger("") // as the backend outlives this configuration
-		e, err := embedded.Open(context.Background(), embedded.Options{
-			Dir: dir, Rules: rules, Logger: slog.New(zapslog.NewHandler(log.Core(), zapslog.WithName("hotboard.aggregator"))), Now: clock.Now,
+		// As the backend outlives this configuration. An error is one of a file or of a
+		// server: where in the code it is logged helps nobody.
+		log := zapslog.NewHandler(currentlog.Logger("").Core(), zapslog.WithName("hotboard.aggregator"), zapslog.AddStacktraceAt(slog.LevelError+1))
+		e, err := embedded.Start(embedded.Options{
+			Dir: dir, Rules: rules, Logger: slog.New(log), Now: clock.Now,
 		})
 		if err != nil {
 			return nil, err
@@ -96,6 +100,17 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	be.rules.Enter(b, rules)
 	b.opened = dir
 	return be.Conn(), nil
+}
+
+// Faults returns what is wrong with the log, the counts and the aggregator.
+func (b *Broker) Faults(ctx context.Context) (found []faults.Fault) {
+	backends.Range(func(key, v any) bool {
+		if key == b.opened {
+			found = v.(*backend).Faults(ctx)
+		}
+		return true
+	})
+	return found
 }
 
 // clone copies rules. The aggregator prepares what it gets for itself, while
@@ -192,7 +207,7 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 }
 
 // Routes implements [caddy.AdminRouter]. Everything else below /hotboard/ is the
-// edge's.
+// edge's: /hotboard/-/ready too, which has the faults of both.
 func (*adminAPI) Routes() []caddy.AdminRoute {
 	var routes []caddy.AdminRoute
 	for _, pattern := range []string{"/hotboard/-/", "/hotboard/metrics", "/hotboard/hot", "/hotboard/api/"} {

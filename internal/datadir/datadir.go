@@ -3,6 +3,7 @@
 package datadir
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,6 +102,18 @@ func Tidy(dir string) error {
 		return fmt.Errorf("tidying %s: %w", dir, err)
 	}
 	return nil
+}
+
+// Room returns why n bytes cannot be written to a directory, or nil.
+func Room(dir string, n int) error {
+	f, err := os.CreateTemp(dir, tempPrefix+"room-")
+	if err != nil {
+		return err
+	}
+	data := make([]byte, n)
+	rand.Read(data) // so that no file system makes less of it; never fails
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
 // SetAside renames a damaged file or directory, and files beside it that belong to

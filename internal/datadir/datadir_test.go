@@ -83,6 +83,20 @@ func TestTidy(t *testing.T) {
 	}
 }
 
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := Room(dir, 1<<16); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := Room(filepath.Join(dir, "missing"), 1); err == nil {
+		t.Error("there is room in a directory that is missing")
+	}
+}
+
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
