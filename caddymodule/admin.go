@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,12 +20,13 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// AdminAPI adds to Caddy's admin API what an edge knows for its operator: samples
-// of requests and why they were counted or not, the state of a limit for a key,
-// and the verdict on a User-Agent.
+// AdminAPI adds to Caddy's admin API what an edge knows for its operator: whether
+// anything is wrong, samples of requests and why they were counted or not, the
+// state of a limit for a key, and the verdict on a User-Agent.
 //
 // Addresses, User-Agents and users are in the bodies of requests, because Caddy
 // logs the URLs of its admin API.
@@ -40,10 +42,11 @@ func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
 
 const adminPath = "/hotboard/"
 
-// Routes returns the route of all that is below /hotboard/, but for what is the
-// embedded aggregator's, whose routes are longer.
+// Routes returns the routes of all that is below /hotboard/, but for what is the
+// embedded aggregator's, whose routes are longer than the first one.
 func (*AdminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: adminPath, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
+	handler := caddy.AdminHandlerFunc(serveAdmin)
+	return []caddy.AdminRoute{{Pattern: adminPath, Handler: handler}, {Pattern: adminPath + "-/ready", Handler: handler}}
 }
 
 // adminRequest is a request for the admin API, and the configuration in force.
@@ -59,6 +62,7 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	var endpoint func(adminRequest) (any, error) // the answer, or nil for none
 	methods := []string{http.MethodGet}
 	switch {
+	case path == "-/ready": // has a status of its own
 	case path == "samples":
 		endpoint = adminSamples
 	case path == "limits":
@@ -69,7 +73,7 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 		endpoint = func(r adminRequest) (any, error) { return adminLimit(r, limitName) }
 		methods = []string{http.MethodPost, http.MethodDelete}
 	default:
-		return adminError(http.StatusNotFound, "there is %ssamples, %[1]slimits, %[1]slimits/<name> and %[1]sbots", adminPath)
+		return adminError(http.StatusNotFound, "there is %s-/ready, %[1]ssamples, %[1]slimits, %[1]slimits/<name> and %[1]sbots", adminPath)
 	}
 	if !slices.Contains(methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
@@ -78,6 +82,10 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	app, rt := running()
 	if app == nil {
 		return adminError(http.StatusServiceUnavailable, "no configuration with the app hotboard is running")
+	}
+	if path == "-/ready" {
+		adminReady(w, adminRequest{r, app, rt})
+		return nil
 	}
 	answer, err := endpoint(adminRequest{r, app, rt})
 	if err != nil {
@@ -105,6 +113,21 @@ func running() (app *App, rt *runtime) {
 
 func adminError(status int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
+}
+
+// readyTimeout bounds the questions behind readiness, which has to fail fast.
+const readyTimeout = time.Second
+
+// adminReady answers GET /hotboard/-/ready: 200, or 503 with the faults of the edge
+// and those of its broker.
+func adminReady(w http.ResponseWriter, r adminRequest) {
+	found := r.rt.faults.Active()
+	if b, ok := r.app.broker.(faulty); ok {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		found = append(found, b.Faults(ctx)...)
+	}
+	faults.WriteReady(w, found)
 }
 
 // adminSamples answers GET /hotboard/samples?reason=&list=&limit=.

@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/hotboard/hotboard/caddymodule/limit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
@@ -133,7 +134,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return register(ctx.GetMetricsRegistry())
 }
 
-// Start opens the spool and connects to the broker.
+// Start opens the spool and connects to the broker. What is wrong with Dir does not
+// make it fail: the site is served, and counting goes on when it can.
 func (a *App) Start() error {
 	rt, err := a.acquire()
 	if err != nil {
@@ -144,10 +146,11 @@ func (a *App) Start() error {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
 	rt.enter(a, conn)
+	rt.faults.Clear(faults.BotsFile, faults.Whole) // the file of this configuration was read
 	if a.botsFile != nil {
 		ctx, stop := context.WithCancel(context.Background())
 		a.watching = stop
-		a.watcher.Go(func() { a.botsFile.watch(ctx) })
+		a.watcher.Go(func() { a.botsFile.watch(ctx, rt.faults) })
 	}
 	return nil
 }

@@ -2,12 +2,13 @@ package caddymodule
 
 import (
 	"context"
+	"fmt"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
@@ -20,9 +21,9 @@ type botsFile struct {
 	path       string
 	classifier *bots.Classifier
 	logger     *zap.Logger
-	failing    atomic.Bool
 
-	read os.FileInfo // what was read last, or tried; nil when there was none
+	failing bool        // it could not be used when it was tried last
+	read    os.FileInfo // what was read last, or tried; nil when there was none
 }
 
 // openBotsFile reads the file for the first time.
@@ -37,8 +38,9 @@ func openBotsFile(path string, classifier *bots.Classifier, logger *zap.Logger) 
 	return f, nil
 }
 
-// watch reads the file again whenever it has changed, until ctx ends.
-func (f *botsFile) watch(ctx context.Context) {
+// watch reads the file again whenever it has changed, until ctx ends. A file that
+// cannot be used is a fault.
+func (f *botsFile) watch(ctx context.Context, found *faults.Registry) {
 	tick := time.NewTicker(botsFilePoll)
 	defer tick.Stop()
 	for {
@@ -46,35 +48,39 @@ func (f *botsFile) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			f.check()
+			f.check(found)
 		}
 	}
 }
 
 // check reads the file again if it has changed since it was looked at last.
-func (f *botsFile) check() {
+func (f *botsFile) check(found *faults.Registry) {
+	if err := f.readAgain(); err != nil {
+		found.Set(faults.BotsFile, faults.Whole, fmt.Sprintf("%v; the patterns that were read before stay in force", err))
+	} else {
+		found.Clear(faults.BotsFile, faults.Whole)
+	}
+}
+
+func (f *botsFile) readAgain() error {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		info = nil
 	}
 	same := sameVersion(f.read, info)
 	// One that could not be used is tried again: it may be that it may be read now.
-	if same && !f.failing.Load() {
-		return
+	if same && !f.failing {
+		return nil
 	}
 	f.read = info
 	patterns, err := bots.LoadFile(f.path)
-	f.failing.Store(err != nil)
+	f.failing = err != nil
 	if err != nil {
-		if same {
-			return // it was said
-		}
-		f.logger.Error("the changed file of bots cannot be used; the patterns that were read before stay in force",
-			zap.String("file", f.path), zap.Error(err))
-		return
+		return fmt.Errorf("reading the file of bots: %w", err)
 	}
 	f.classifier.SetPatterns(patterns)
 	f.logger.Info("read the changed file of bots", zap.String("file", f.path), zap.Int("patterns", patterns.Len()))
+	return nil
 }
 
 // sameVersion reports whether a file has not changed; nil stands for no file.

@@ -3,12 +3,14 @@ package caddymodule
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -41,10 +43,12 @@ func TestBotsFile(t *testing.T) {
 			t.Errorf("the verdict is not %s", want)
 		}
 	}
-	failing := func(want float64) {
+	failing := func(want int) {
 		t.Helper()
-		if got := edgeMetric(t, e.ctx, "hotboard_edge_bots_file_failing"); got != want {
-			t.Errorf("hotboard_edge_bots_file_failing is %v, want %v", got, want)
+		found := e.app.rt.Load().faults.Active()
+		found = slices.DeleteFunc(found, func(f faults.Fault) bool { return f.Kind != faults.BotsFile })
+		if len(found) != want {
+			t.Errorf("faults of the file of bots: %v, want %d", found, want)
 		}
 	}
 	judge(ruleset.Bot)
@@ -59,19 +63,19 @@ func TestBotsFile(t *testing.T) {
 	e.app.watcher.Wait()
 	for _, bad := range []string{`[{"pattern": "("}]`, `[{"pattern": "Gecko"`, `{}`} {
 		write(bad)
-		file.check()
+		file.check(e.app.rt.Load().faults)
 		failing(1)
 		judge(ruleset.Counted)
-		file.check() // and does not read it again
+		file.check(e.app.rt.Load().faults) // and does not read it again
 		failing(1)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	file.check()
+	file.check(e.app.rt.Load().faults)
 	failing(1)
 	write(`[{"pattern": "Firefox"}]`)
-	file.check()
+	file.check(e.app.rt.Load().faults)
 	failing(0)
 	judge(ruleset.Bot)
 	other := path + ".new" // as editors save
@@ -84,7 +88,7 @@ func TestBotsFile(t *testing.T) {
 	if err := os.Rename(other, path); err != nil {
 		t.Fatal(err)
 	}
-	file.check()
+	file.check(e.app.rt.Load().faults)
 	judge(ruleset.Counted)
 }
 
@@ -102,20 +106,4 @@ func TestBotsFileThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%s: %v, want an error that names it", filepath.Base(path), err)
 		}
 	}
-}
-
-// edgeMetric returns the value of a metric without labels.
-func edgeMetric(t testing.TB, ctx caddy.Context, name string) float64 {
-	t.Helper()
-	families, err := ctx.GetMetricsRegistry().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.Metric[0].GetGauge().GetValue() + f.Metric[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
 }

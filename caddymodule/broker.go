@@ -1,8 +1,11 @@
 package caddymodule
 
 import (
+	"context"
+
 	"github.com/nats-io/nats.go"
 
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -22,6 +25,12 @@ type Broker interface {
 	Open(BrokerOptions) (*nats.Conn, error)
 	// Close gives back what Open acquired.
 	Close() error
+}
+
+// faulty is a Broker that has faults of its own, beside those of the edge.
+type faulty interface {
+	// Faults returns what is wrong now. It answers within ctx.
+	Faults(ctx context.Context) []faults.Fault
 }
 
 // BrokerOptions is what an app tells its broker.

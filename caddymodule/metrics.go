@@ -58,7 +58,6 @@ type runtimeState struct {
 	outbox.Stats
 	limits                limit.Stats
 	pending               int
-	botsFileFailing       bool
 	connected, sharedSalt bool
 }
 
@@ -107,8 +106,6 @@ var runtimeMetrics = []runtimeMetric{
 		func(s *runtimeState) float64 { return oneIf(s.PublishError != nil) }),
 	gauge("applied_failing", "1 while no aggregator says what it has counted.",
 		func(s *runtimeState) float64 { return oneIf(s.AppliedError != nil) }),
-	gauge("bots_file_failing", "1 while the file of bots cannot be used as it is; what was read before is in force.",
-		func(s *runtimeState) float64 { return oneIf(s.botsFileFailing) }),
 	gauge("pending_views", "Pages that were fetched speculatively, and wait to be shown.",
 		func(s *runtimeState) float64 { return float64(s.pending) }),
 	gauge("limit_keys", "Counts of limits that are held.",
@@ -147,6 +144,7 @@ func (runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range runtimeMetrics {
 		ch <- m.desc
 	}
+	newFaults(nil).Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -159,14 +157,12 @@ func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 	sums := make([]float64, len(runtimeMetrics))
 	for _, rt := range open {
 		nc, ok := rt.conns.Current()
-		app, running := rt.apps.Current()
 		state := runtimeState{
-			Stats:           rt.outbox.Stats(),
-			limits:          rt.limits.Stats(),
-			pending:         rt.pending.len(clock.Now()),
-			botsFileFailing: running && app.botsFile != nil && app.botsFile.failing.Load(),
-			connected:       ok && nc.IsConnected(),
-			sharedSalt:      !rt.secrets.local.Load(),
+			Stats:      rt.outbox.Stats(),
+			limits:     rt.limits.Stats(),
+			pending:    rt.pending.len(clock.Now()),
+			connected:  ok && nc.IsConnected(),
+			sharedSalt: !rt.secrets.local.Load(),
 		}
 		for i, m := range runtimeMetrics {
 			sums[i] += m.value(&state)
@@ -178,4 +174,5 @@ func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 	for i, m := range runtimeMetrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, sums[i])
 	}
+	open[0].faults.Collect(ch)
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/hotboard/hotboard/caddymodule/boards"
 	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
@@ -18,6 +20,8 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/datadir"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // runtimes holds what outlives a configuration, by data directory. A reload
@@ -34,6 +38,7 @@ const closeTimeout = 2 * time.Second
 // of its limits, and the last answers of the aggregators.
 type runtime struct {
 	shards   int
+	faults   *faults.Registry
 	outbox   *outbox.Outbox
 	secrets  *secrets
 	limits   *limit.Limiter
@@ -105,17 +110,27 @@ func releaseRuntime(dir string) error {
 	return err
 }
 
+// newFaults returns a registry for the faults of an edge. No logger is enough for
+// the names of its metrics.
+func newFaults(logger *zap.Logger) *faults.Registry {
+	log := slog.New(slog.DiscardHandler)
+	if logger != nil {
+		log = slog.New(zapslog.NewHandler(logger.Core(), zapslog.WithName(logger.Name()), zapslog.AddStacktraceAt(slog.LevelError+1)))
+	}
+	return faults.New(log, "hotboard_edge", faults.Edge)
+}
+
 func openRuntime(dir string, shards int) (*runtime, error) {
-	spool := filepath.Join(dir, "spool")
-	if err := os.MkdirAll(spool, 0o700); err != nil {
-		return nil, fmt.Errorf("creating the spool directory: %w", err)
+	rt := &runtime{
+		shards: shards, faults: newFaults(currentlog.Logger("hotboard.faults")),
+		limits: limit.New(defaultLimitKeys), pending: newPendingViews(), samples: newSamples(), visitors: newVisitors(),
 	}
-	rt := &runtime{shards: shards, limits: limit.New(defaultLimitKeys), pending: newPendingViews(), samples: newSamples(), visitors: newVisitors()}
+	if err := datadir.Tidy(dir); err != nil {
+		currentlog.Logger("hotboard").Warn("files that a crash has left behind stay; they do no harm", zap.Error(err))
+	}
+	rt.secrets = openSecrets(filepath.Join(dir, "salts.json"), rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
 	var err error
-	if rt.secrets, err = openSecrets(filepath.Join(dir, "salts.json"), rt.conns.Current, currentlog.Logger("hotboard.secrets")); err != nil {
-		return nil, err
-	}
-	rt.outbox, err = outbox.Open(outbox.Options{Dir: spool, Shards: shards, Logger: currentlog.Logger("hotboard.outbox")})
+	rt.outbox, err = outbox.Open(outbox.Options{Dir: filepath.Join(dir, "spool"), Shards: shards, Faults: rt.faults, Logger: currentlog.Logger("hotboard.outbox")})
 	if err != nil {
 		return nil, fmt.Errorf("opening the spool: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -43,6 +44,7 @@ const (
 type secrets struct {
 	path   string
 	conn   func() (*nats.Conn, bool)
+	faults *faults.Registry
 	logger *zap.Logger
 	needs  succession.Of[[]secretNeed]
 
@@ -196,7 +198,10 @@ func (s *secrets) prepare(ctx context.Context) error {
 	s.local.Store(slices.ContainsFunc(current, func(id secretID) bool { return !s.of(id).Shared }))
 	s.forget(now)
 	if err := s.save(); err != nil {
-		s.logger.Error("secrets cannot be written down: after a restart without a broker, visitors of today count as new, and votes with quotas are refused", zap.Error(err))
+		s.faults.Set(faults.SecretsFailing, faults.Whole,
+			err.Error()+"; after a restart without a broker, visitors of today count as new, and votes with quotas are refused")
+	} else {
+		s.faults.Clear(faults.SecretsFailing, faults.Whole)
 	}
 	return err
 }

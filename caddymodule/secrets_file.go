@@ -7,36 +7,48 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"github.com/hotboard/hotboard/internal/datadir"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // openSecrets reads the secrets that this edge used before. path need not exist.
-func openSecrets(path string, conn func() (*nats.Conn, bool), logger *zap.Logger) (*secrets, error) {
-	s := &secrets{path: path, conn: conn, logger: logger, wake: make(chan struct{}, 1)}
+// A file that cannot be read is replaced: the other edges and the broker have the
+// secrets that matter, and new ones do for this edge alone.
+func openSecrets(path string, conn func() (*nats.Conn, bool), found *faults.Registry, logger *zap.Logger) *secrets {
+	s := &secrets{path: path, conn: conn, faults: found, logger: logger, wake: make(chan struct{}, 1)}
 	s.local.Store(true)
-	table := make(map[secretID]*secret)
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("reading the secrets: %w", err)
-	default:
-		byName := make(map[string]*secret)
-		if err := json.Unmarshal(data, &byName); err != nil {
-			// the other edges have them: begin anew rather than not at all
-			logger.Error("the secrets cannot be read; unless the broker has them, visitors of today count as new", zap.String("file", path), zap.Error(err))
-			break
-		}
-		for name, v := range byName {
-			if id, ok := parseSecretID(name); ok && v != nil && len(v.Key) == secretBytes {
-				table[id] = v
-			}
-		}
+	table, err := readSecrets(path)
+	if err != nil {
+		found.Set(faults.SecretsFailing, faults.Whole, fmt.Sprintf("%v; unless the broker has them, visitors of today count as new", err))
 	}
 	s.table.Store(&table)
-	return s, nil
+	return s
+}
+
+func readSecrets(path string) (map[secretID]*secret, error) {
+	table := make(map[secretID]*secret)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return table, nil
+	}
+	if err != nil {
+		return table, fmt.Errorf("reading the secrets: %w", err)
+	}
+	byName := make(map[string]*secret)
+	if err := json.Unmarshal(data, &byName); err != nil {
+		return table, fmt.Errorf("reading the secrets in %s: %w", path, err)
+	}
+	for name, v := range byName {
+		if id, ok := parseSecretID(name); ok && v != nil && len(v.Key) == secretBytes {
+			table[id] = v
+		}
+	}
+	return table, nil
 }
 
 // save writes the secrets down, readable by nobody else, all or nothing.
@@ -52,22 +64,15 @@ func (s *secrets) save() error {
 	if old, err := os.ReadFile(s.path); err == nil && string(old) == string(data) {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*") // mode 0600
-	if err != nil {
+	if err := datadir.Make(filepath.Dir(s.path)); err != nil {
 		return fmt.Errorf("writing the secrets: %w", err)
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
+	if info, err := os.Lstat(s.path); err == nil && info.IsDir() { // damaged files are not kept: they are secrets
+		if _, err := datadir.SetAside(time.Now(), s.path); err != nil {
+			return fmt.Errorf("writing the secrets: %w", err)
+		}
 	}
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), s.path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := datadir.Replace(s.path, data); err != nil {
 		return fmt.Errorf("writing the secrets: %w", err)
 	}
 	return nil

@@ -24,11 +24,7 @@ import (
 
 func newSecrets(t testing.TB, path string, nc *nats.Conn) *secrets {
 	t.Helper()
-	s, err := openSecrets(path, func() (*nats.Conn, bool) { return nc, nc != nil }, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return openSecrets(path, func() (*nats.Conn, bool) { return nc, nc != nil }, newFaults(nil), zap.NewNop())
 }
 
 func TestSaltsAreShared(t *testing.T) {
