@@ -68,6 +68,8 @@ func startLog(t testing.TB, shards int) *natsLog {
 			if l.applied[b.Edge] == nil {
 				l.applied[b.Edge] = make(map[int]uint64)
 			}
+			low, _ := strconv.ParseUint(m.Header.Get(hit.HeaderLow), 10, 64)
+			l.applied[b.Edge][b.Shard] = max(l.applied[b.Edge][b.Shard], max(low, 1)-1) // what is below is lost
 			if b.Seq != l.applied[b.Edge][b.Shard]+1 {
 				continue // sent again
 			}

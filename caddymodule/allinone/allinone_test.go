@@ -173,6 +173,36 @@ func TestAllInOne(t *testing.T) {
 			}
 		}
 	})
+	t.Run("readiness is the edge's and the aggregator's", func(t *testing.T) {
+		module, err := caddy.GetModule("admin.api.hotboard")
+		if err != nil {
+			t.Fatal(err)
+		}
+		edge := module.New().(caddy.AdminRouter).Routes()[0].Handler
+		ready := func(status int, body string) {
+			t.Helper()
+			eventually(t, func() string {
+				w := httptest.NewRecorder()
+				if err := edge.ServeHTTP(w, httptest.NewRequest("GET", "/hotboard/-/ready", nil)); err != nil {
+					t.Fatal(err)
+				}
+				if w.Code != status || !strings.Contains(w.Body.String(), body) {
+					return fmt.Sprintf("%d %s, want %d %s", w.Code, w.Body, status, body)
+				}
+				return ""
+			})
+		}
+		ready(http.StatusOK, `"ready":true`)
+		aside := filepath.Join(dir, "counts.db.damaged-20261120T120000.000Z")
+		if err := os.WriteFile(aside, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ready(http.StatusServiceUnavailable, "store_damaged")
+		if err := os.Remove(aside); err != nil {
+			t.Fatal(err)
+		}
+		ready(http.StatusOK, `"ready":true`)
+	})
 	t.Run("Caddy's metrics have the aggregator's", func(t *testing.T) {
 		ctx := caddy.ActiveContext()
 		families, err := ctx.GetMetricsRegistry().Gather()
