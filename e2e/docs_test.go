@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/hotboard/hotboard/aggregator/config"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -123,6 +124,29 @@ func TestDocumentedReasons(t *testing.T) {
 	slices.Sort(known)
 	if len(known) < 20 || !slices.Equal(known, explained) {
 		t.Errorf("the code has\n%v\ndocs/configuration.md explains\n%v", known, explained)
+	}
+}
+
+// Every fault has a row with its cause, what is safe, and what to do, and no other
+// has.
+func TestDocumentedFaults(t *testing.T) {
+	t.Parallel()
+	_, table, _ := strings.Cut(readText(t, "../docs/operations.md"), "## Faults")
+	table, _, _ = strings.Cut(table, "## Metrics")
+	var explained []faults.Kind
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|(.*)\\|(.*)\\|(.*)\\|$").FindAllStringSubmatch(table, -1) {
+		explained = append(explained, faults.Kind(m[1]))
+		for _, cell := range m[2:] {
+			if strings.TrimSpace(cell) == "" {
+				t.Errorf("the row of %s has an empty cell", m[1])
+			}
+		}
+	}
+	known := slices.Concat(faults.Aggregator, faults.Edge)
+	slices.Sort(known)
+	slices.Sort(explained)
+	if known = slices.Compact(known); !slices.Equal(known, explained) {
+		t.Errorf("the code has\n%v\ndocs/operations.md explains\n%v", known, explained)
 	}
 }
 
