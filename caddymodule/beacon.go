@@ -131,16 +131,9 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 
 // judgeBeacon returns why a beacon's views do not count, or nothing.
 func (h *Handler) judgeBeacon(r *http.Request, c *client) ruleset.Reason {
-	reason := ruleset.CheckBeacon(r.Header)
-	switch {
-	case reason != "":
-		return reason
-	case c.bot.Bot:
-		return ruleset.Bot
-	case h.optedOut(r):
-		return ruleset.OptOut
-	}
-	return ""
+	return h.app.Judge(ruleset.Request{
+		Kind: ruleset.BeaconRequest, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut,
+	}).Against
 }
 
 // servePut answers PUT <page>/view at once; the view is written down later.

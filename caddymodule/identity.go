@@ -46,9 +46,3 @@ func clientIP(r *http.Request) netip.Addr {
 	ip, _ := netip.ParseAddr(s)
 	return ip
 }
-
-// optedOut reports whether the visitor asks not to be counted (Global Privacy
-// Control, Do Not Track), and this site heeds it.
-func (h *Handler) optedOut(r *http.Request) bool {
-	return h.HonorOptOut && (r.Header.Get("Sec-Gpc") == "1" || r.Header.Get("Dnt") == "1")
-}

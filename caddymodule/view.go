@@ -20,21 +20,17 @@ const longURL = 1024
 // happens to the view, the page is what it would be without this module.
 func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, asked *url.URL, targets []ruleset.Target) error {
 	c := h.clientOf(r)
-	reason := h.judgePage(r, &c)
-	var bots *ruleset.List // what counts this bot
-	if reason == ruleset.Bot {
-		bots = h.app.CountBot(c.bot.Class)
-	}
-	if reason != "" && reason != ruleset.Speculative && bots == nil {
+	j := h.app.Judge(ruleset.Request{Method: r.Method, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut})
+	if j.Final() {
 		for _, t := range targets {
-			h.conclude(r, &c, t.List, t.Item, reason)
+			h.conclude(r, &c, t.List, t.Item, j.Against)
 			if h.DebugHeader {
-				addVerdict(w.Header(), t, reason)
+				addVerdict(w.Header(), t, j.Against)
 			}
 		}
 		return next.ServeHTTP(w, r)
 	}
-	v := &view{handler: h, request: r, asked: asked, host: r.Host, client: c, against: reason, bots: bots}
+	v := &view{handler: h, request: r, asked: asked, host: r.Host, client: c, judgment: j}
 	v.ResponseWriter = w
 	v.targets = v.few[:0]
 	for _, t := range targets {
@@ -44,22 +40,6 @@ func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyht
 		nameItem(r, &v.targets[i].Target)
 	}
 	return v.end(next.ServeHTTP(v, r))
-}
-
-// judgePage returns why the request for a page is not a view, or nothing.
-func (h *Handler) judgePage(r *http.Request, c *client) ruleset.Reason {
-	reason := ruleset.CheckRequest(r.Method, r.Header)
-	switch {
-	case reason != "" && reason != ruleset.Speculative && reason != ruleset.NotDocument:
-		return reason
-	case c.bot.Bot: // which is what matters, whatever it asks for and how
-		return ruleset.Bot
-	case reason == ruleset.NotDocument:
-		return reason
-	case h.optedOut(r):
-		return ruleset.OptOut
-	}
-	return reason
 }
 
 // view is a request for a page, from when it comes until its response was judged.
@@ -72,9 +52,9 @@ type view struct {
 	asked   *url.URL // what the visitor asked for, and of which host
 	host    string
 	client  client
-	// against is why it is no view of a person now: nothing, Speculative or Bot.
-	against ruleset.Reason
-	bots    *ruleset.List // the list that counts it, if against is Bot
+	// judgment is not final: nothing is against it, it is speculative, or a list
+	// counts bots of this class.
+	judgment ruleset.Judgment
 
 	status  int // of the response; 0 as long as there is none
 	judged  bool
@@ -108,14 +88,6 @@ func nameItem(r *http.Request, t *ruleset.Target) {
 	}
 }
 
-// list returns the list that counts a target.
-func (v *view) list(t *target) *ruleset.List {
-	if v.bots != nil {
-		return v.bots
-	}
-	return t.List
-}
-
 // judge decides what becomes of the view, once the response is known. One that
 // counts is charged to the limits now, so that the response's header can tell.
 func (v *view) judge() {
@@ -125,37 +97,18 @@ func (v *view) judge() {
 	v.judged = true
 	for i := range v.targets {
 		t := &v.targets[i]
-		t.outcome = v.judgeResponse(&t.Target)
-		if t.outcome == "" && v.against != ruleset.Speculative {
-			t.outcome, t.uncharged = v.handler.charge(&v.client, v.list(t), t.Item)
+		nameItem(v.request, &t.Target)
+		t.outcome = v.judgment.Outcome(&t.Target, v.status, v.Header())
+		if t.outcome == "" && v.judgment.Against != ruleset.Speculative {
+			t.outcome, t.uncharged = v.handler.charge(&v.client, v.judgment.Counting(&t.Target), t.Item)
 			if t.outcome == "" {
 				t.outcome = ruleset.Counted
 			}
 		}
 		if v.handler.DebugHeader {
-			addVerdict(v.Header(), t.Target, v.reason(t))
+			addVerdict(v.Header(), t.Target, v.judgment.Reason(t.outcome))
 		}
 	}
-}
-
-// reason returns what became of a target for the list of its page.
-func (v *view) reason(t *target) ruleset.Reason {
-	if v.against != "" {
-		return v.against
-	}
-	return t.outcome
-}
-
-// judgeResponse returns why the response makes a request no view, or nothing.
-func (v *view) judgeResponse(t *ruleset.Target) ruleset.Reason {
-	if reason := t.List.CheckResponse(v.status, v.Header()); reason != "" {
-		return reason
-	}
-	nameItem(v.request, t)
-	if t.Item == "" {
-		return ruleset.BadItem
-	}
-	return ""
 }
 
 // end concludes a view whose handlers have returned err.
@@ -173,12 +126,12 @@ func (v *view) end(err error) error {
 		if t.outcome == ruleset.Counted {
 			v.offer(t)
 		}
-		if v.bots != nil {
-			v.handler.conclude(v.request, &v.client, v.bots, t.Item, t.outcome)
+		if v.judgment.Bots != nil {
+			v.handler.conclude(v.request, &v.client, v.judgment.Bots, t.Item, t.outcome)
 		}
-		v.handler.conclude(v.request, &v.client, t.List, t.Item, v.reason(t))
+		v.handler.conclude(v.request, &v.client, t.List, t.Item, v.judgment.Reason(t.outcome))
 	}
-	if v.against == ruleset.Speculative {
+	if v.judgment.Against == ruleset.Speculative {
 		v.wait()
 	}
 	return err
@@ -189,18 +142,18 @@ func (v *view) fail() {
 	for i := range v.targets {
 		t := &v.targets[i]
 		if t.outcome == ruleset.Counted {
-			v.handler.takeBack(&v.client, v.list(t), t.Item, t.uncharged)
+			v.handler.takeBack(&v.client, v.judgment.Counting(&t.Target), t.Item, t.uncharged)
 		}
 		t.outcome = ruleset.Error
 		if v.handler.DebugHeader && !v.judged {
-			addVerdict(v.Header(), t.Target, v.reason(t))
+			addVerdict(v.Header(), t.Target, v.judgment.Reason(t.outcome))
 		}
 	}
 }
 
 // offer hands a view to the outbox.
 func (v *view) offer(t *target) {
-	list := v.list(t)
+	list := v.judgment.Counting(&t.Target)
 	rt, err := v.handler.app.acquire()
 	if err == nil {
 		item := t.Item

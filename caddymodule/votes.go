@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -91,15 +92,13 @@ var voterRefusals = map[ruleset.Reason]string{
 // not to be counted and votes all the same wants that vote to count. A call that
 // names its users comes from the site's own server, which is a program.
 func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
-	if reason := ruleset.CheckBeacon(r.Header); reason != "" {
-		return reason
-	}
+	q := ruleset.Request{Kind: ruleset.BeaconRequest, Header: r.Header}
 	for i := range ballots {
-		if ballots[i].client.bot.Bot && !ballots[i].named {
-			return ruleset.Bot
+		if !ballots[i].named {
+			q.BotClass = cmp.Or(q.BotClass, ballots[i].client.bot.Class)
 		}
 	}
-	return ""
+	return h.app.Judge(q).Against
 }
 
 // prepareHits makes the hits that ballots become. It returns false when a secret

@@ -22,14 +22,12 @@ lists:
 		fmt.Println(err)
 		return
 	}
-	request := http.Header{"Sec-Fetch-Dest": {"document"}}
+	request := ruleset.Request{Method: http.MethodGet, Header: http.Header{"Sec-Fetch-Dest": {"document"}}}
 	response := http.Header{"Content-Type": {"text/html; charset=utf-8"}}
+	judgment := rules.Judge(request)
 	for _, target := range rules.Match(nil, "/blog/2026/rust-in-caddy/") {
-		reason := ruleset.CheckRequest(http.MethodGet, request)
-		if reason == "" {
-			reason = target.List.CheckResponse(http.StatusOK, response)
-		}
-		fmt.Printf("%s %s %q\n", target.List.Name, target.Item, reason)
+		outcome := judgment.Outcome(&target, http.StatusOK, response)
+		fmt.Printf("%s %s %q\n", target.List.Name, target.Item, outcome)
 	}
 	// Output: articles 2026/rust-in-caddy ""
 }
@@ -73,20 +71,37 @@ lists:
 	// /about: about of everything
 }
 
-// CheckRequest names the reason why a request cannot be a view.
-func ExampleCheckRequest() {
+// Judge names the reason why a request cannot be a view by a person. Bots can count
+// on a list of their own.
+func ExampleRuleset_Judge() {
+	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
+lists:
+  - name: articles
+    pages: ["/blog/{year}/{slug}"]
+  - name: crawlers
+bots:
+  count: [{list: crawlers, classes: [ai_crawler]}]
+`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	page := http.Header{"Sec-Fetch-Dest": {"document"}}
 	prefetch := http.Header{"Sec-Fetch-Dest": {"document"}, "Sec-Purpose": {"prefetch"}}
 	image := http.Header{"Sec-Fetch-Dest": {"image"}}
-	fmt.Printf("page:     %q\n", ruleset.CheckRequest(http.MethodGet, page))
-	fmt.Printf("HEAD:     %q\n", ruleset.CheckRequest(http.MethodHead, page))
-	fmt.Printf("prefetch: %q\n", ruleset.CheckRequest(http.MethodGet, prefetch))
-	fmt.Printf("image:    %q\n", ruleset.CheckRequest(http.MethodGet, image))
+	reason := func(q ruleset.Request) ruleset.Reason { return rules.Judge(q).Against }
+	fmt.Printf("page:     %q\n", reason(ruleset.Request{Method: http.MethodGet, Header: page}))
+	fmt.Printf("HEAD:     %q\n", reason(ruleset.Request{Method: http.MethodHead, Header: page}))
+	fmt.Printf("prefetch: %q\n", reason(ruleset.Request{Method: http.MethodGet, Header: prefetch}))
+	fmt.Printf("image:    %q\n", reason(ruleset.Request{Method: http.MethodGet, Header: image}))
+	crawler := rules.Judge(ruleset.Request{Method: http.MethodGet, BotClass: "ai_crawler"})
+	fmt.Printf("crawler:  %q, counted on %s\n", crawler.Against, crawler.Bots.Name)
 	// Output:
 	// page:     ""
 	// HEAD:     "method"
 	// prefetch: "speculative"
 	// image:    "not_document"
+	// crawler:  "bot", counted on crawlers
 }
 
 // A poll accepts votes for its options while it is open.

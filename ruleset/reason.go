@@ -9,7 +9,7 @@ type Reason string
 const (
 	Counted Reason = "counted" // a view; sent to the aggregator
 
-	// What the request alone decides, see [CheckRequest].
+	// What the request alone decides, see [Ruleset.Judge].
 	Method      Reason = "method"       // not a GET
 	Push        Reason = "push"         // an HTTP/2 server push, which no visitor asked for
 	Range       Reason = "range"        // part of a page
@@ -34,7 +34,7 @@ const (
 	UserMismatch   Reason = "user_mismatch"    // it names another user than the one who is signed in
 	UserNotAllowed Reason = "user_not_allowed" // it names a user, which the site does not allow
 
-	// What the response decides, see [List.CheckResponse].
+	// What the response decides, see [Judgment.Outcome].
 	Status      Reason = "status"       // a status that the list does not count
 	ContentType Reason = "content_type" // a media type that the list does not count
 	Error       Reason = "error"        // a handler failed

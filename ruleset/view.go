@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// CheckRequest judges a live request by its method and headers alone: an empty
-// Reason means that it may be a view, as far as the response allows. The header
-// must have canonical keys, as net/http makes them.
+// check returns the reason why a request cannot be a view, by its method and
+// headers alone, or nothing.
 //
 // A document is told by Sec-Fetch-Dest, which every current browser sends over
 // HTTPS: only "document" counts. A page in a frame, iframe, embed or object is
@@ -16,22 +15,21 @@ import (
 // HTTP), Accept must name HTML, which a bare "*/*" does not, and the request
 // must not carry the mark of a script's data fetch. Pages that a script fetches
 // on the visitor's behalf (Turbo Drive, pjax, a service worker) are "empty" to
-// the browser; the page's own script reports those.
-func CheckRequest(method string, h http.Header) Reason {
-	return checkRequest(method, h, false)
-}
-
-// CheckLogged is [CheckRequest] for a request read from an access log, which
-// knows few headers or none: where the log has neither Sec-Fetch-Dest nor
-// Accept, the request is taken for a document, and page patterns alone keep
-// images and style sheets out.
-func CheckLogged(method string, h http.Header) Reason {
-	return checkRequest(method, h, true)
-}
-
-func checkRequest(method string, h http.Header, logged bool) Reason {
+// the browser; the page's own script reports those. Where a log has neither
+// Sec-Fetch-Dest nor Accept, page patterns alone keep images and style sheets out.
+//
+// A beacon is no document, but a page that is prefetched or prerendered can send
+// one before anybody has seen it.
+func (q *Request) check() Reason {
+	h := q.Header
+	if q.Kind == BeaconRequest {
+		if speculative(h) {
+			return Speculative
+		}
+		return ""
+	}
 	switch {
-	case method != http.MethodGet:
+	case q.Method != http.MethodGet:
 		return Method
 	case len(h["Caddy-Push"]) > 0: // set on the requests that Caddy's push handler makes
 		return Push
@@ -39,11 +37,19 @@ func checkRequest(method string, h http.Header, logged bool) Reason {
 		return Range
 	case speculative(h):
 		return Speculative
-	case !document(h, logged):
+	case !document(h, q.Kind == LoggedRequest):
 		return NotDocument
 	}
 	return ""
 }
+
+// optedOut reports whether a visitor asks not to be counted, by Global Privacy
+// Control or Do Not Track.
+func optedOut(h http.Header) bool {
+	return isOne(h["Sec-Gpc"]) || isOne(h["Dnt"])
+}
+
+func isOne(values []string) bool { return len(values) > 0 && values[0] == "1" }
 
 // purposeHeaders are headers whose value says that nobody has asked to see the
 // page yet.
@@ -136,15 +142,14 @@ func containsFold(s, word string) bool {
 	return false
 }
 
-// CheckResponse judges the response to a request that [CheckRequest] let
-// through: an empty Reason means that it is a view. The header must have
-// canonical keys; nil means that it is not known, as in most logs, and only the
-// status is judged.
+// checkResponse returns the reason why a response makes a request no view, or
+// nothing. The header must have canonical keys; nil means that it is not known, as
+// in most logs, and only the status is judged.
 //
 // A 304 has no Content-Type and counts: the visitor did come back to the page.
 // Any other response must say that it is HTML, or whatever the list counts. One
 // that says nothing is not counted: "*" in the list's ContentTypes counts it.
-func (l *List) CheckResponse(status int, h http.Header) Reason {
+func (l *List) checkResponse(status int, h http.Header) Reason {
 	if !l.countsStatus(status) {
 		return Status
 	}

@@ -20,14 +20,14 @@ func header(kv ...string) http.Header {
 	return h
 }
 
-func TestCheckRequest(t *testing.T) {
+func TestJudgeHeaders(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
 		method string // default GET
 		header http.Header
 		want   Reason
-		logged Reason // what CheckLogged says; default want
+		logged Reason // for a line of a log; default want
 	}{
 		{"Chrome", "", header("Accept", chromeAccept, "Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate"), "", ""},
 		{"Firefox", "", header("Accept", firefoxAccept, "Sec-Fetch-Dest", "document"), "", ""},
@@ -94,20 +94,21 @@ func TestCheckRequest(t *testing.T) {
 		{"User-Agent alone", "", header("User-Agent", "x"), NotDocument, Counted},
 		{"empty Accept", "", header("Accept", ""), NotDocument, ""},
 	}
+	r := new(Ruleset)
 	for _, tt := range tests {
 		method := tt.method
 		if method == "" {
 			method = http.MethodGet
 		}
-		if got := CheckRequest(method, tt.header); got != tt.want {
-			t.Errorf("%s: CheckRequest = %q, want %q", tt.name, got, tt.want)
+		if got := r.Judge(Request{Method: method, Header: tt.header}).Against; got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 		want := tt.want
 		if tt.logged == Counted {
 			want = ""
 		}
-		if got := CheckLogged(method, tt.header); got != want {
-			t.Errorf("%s: CheckLogged = %q, want %q", tt.name, got, want)
+		if got := r.Judge(Request{Kind: LoggedRequest, Method: method, Header: tt.header}).Against; got != want {
+			t.Errorf("%s, in a log: %q, want %q", tt.name, got, want)
 		}
 	}
 }
@@ -124,7 +125,7 @@ func TestHeaderNamesAreCanonical(t *testing.T) {
 	}
 }
 
-func TestCheckResponse(t *testing.T) {
+func TestOutcome(t *testing.T) {
 	t.Parallel()
 	r := provisioned(t,
 		&List{Name: "default"},
@@ -164,7 +165,7 @@ func TestCheckResponse(t *testing.T) {
 		{"any type, none", "all", 200, header(), ""},
 	}
 	for _, tt := range tests {
-		if got := r.List(tt.list).CheckResponse(tt.status, tt.header); got != tt.want {
+		if got := (Judgment{}).Outcome(&Target{List: r.List(tt.list), Item: "x"}, tt.status, tt.header); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -200,14 +201,16 @@ func TestPublished(t *testing.T) {
 }
 
 func TestViewChecksAllocate(t *testing.T) {
-	l := provisioned(t, &List{Name: "a"}).Lists[0]
+	r := provisioned(t, &List{Name: "a"})
+	l := r.Lists[0]
+	target := Target{List: l, Item: "x"}
 	browser := header("Accept", chromeAccept, "Sec-Fetch-Dest", "document", "User-Agent", "Mozilla/5.0", "Cookie", "a=b")
 	old := header("Accept", chromeAccept)
 	page := header("Content-Type", "text/html; charset=utf-8", "Hotboard-Published", "2026-11-20T12:00:00Z")
 	for name, f := range map[string]func(){
-		"CheckRequest":             func() { CheckRequest("GET", browser) },
-		"CheckRequest, by Accept":  func() { CheckRequest("GET", old) },
-		"CheckResponse":            func() { l.CheckResponse(200, page) },
+		"Judge":                    func() { r.Judge(Request{Method: "GET", Header: browser, HonorOptOut: true}) },
+		"Judge, by Accept":         func() { r.Judge(Request{Method: "GET", Header: old}) },
+		"Outcome":                  func() { Judgment{}.Outcome(&target, 200, page) },
 		"Published":                func() { l.Published(page) },
 		"Published, without value": func() { l.Published(browser) },
 	} {
@@ -217,11 +220,12 @@ func TestViewChecksAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkCheckRequest(b *testing.B) {
+func BenchmarkJudge(b *testing.B) {
 	h := header("Accept", chromeAccept, "Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate", "User-Agent", "Mozilla/5.0",
 		"Accept-Language", "en", "Accept-Encoding", "gzip", "Cookie", "a=b", "Upgrade-Insecure-Requests", "1")
+	r := new(Ruleset)
 	b.ReportAllocs()
 	for b.Loop() {
-		CheckRequest("GET", h)
+		r.Judge(Request{Method: "GET", Header: h})
 	}
 }

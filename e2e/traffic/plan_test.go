@@ -27,7 +27,7 @@ func TestPlanAgreesWithRules(t *testing.T) {
 	t.Parallel()
 	const dedup = 10 * time.Minute
 	p, now := testPlan(dedup, 500)
-	classifier := bots.New(nil, 100)
+	classifier, rules := bots.New(nil, 100), new(ruleset.Ruleset)
 
 	type pair struct {
 		visitor uint64
@@ -41,7 +41,8 @@ func TestPlanAgreesWithRules(t *testing.T) {
 		r := p.next(now)
 		v := ignored
 		agent := r.header.Get("User-Agent")
-		if ruleset.CheckRequest(r.method, r.header) == "" && !classifier.Classify(agent, netip.Addr{}).Bot && r.kind != asset {
+		q := ruleset.Request{Method: r.method, Header: r.header, BotClass: classifier.Classify(agent, netip.Addr{}).Class}
+		if rules.Judge(q).Against == "" && r.kind != asset {
 			day := now.Truncate(24 * time.Hour)
 			at := pair{ruleset.Visitor([]byte("salt"), netip.MustParseAddr(r.header.Get(forwarded)), agent), r.path, day}
 			if before, ok := last[at]; ok && now.Sub(before) < dedup {
