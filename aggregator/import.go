@@ -34,6 +34,10 @@ Usage:
 LOG is a file, or - for standard input. The rules are those of the configuration
 or of the embedded default, unless -rules names others.
 
+A log is refused, and nothing of it imported, if most of its lines cannot be read,
+or if it has no User-Agents, as in the common format: nobody can tell bots from
+readers then. With -without-bots-check it counts, bots included.
+
 `
 
 func importLogs(ctx context.Context, args []string, t terminal) error {
@@ -41,6 +45,7 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 	open := targetFlags(fs, "hotboard import", t)
 	rulesFile := fs.String("rules", "", "a `file` of rules to go by")
 	list := fs.String("list", "", "the only `list` to count")
+	withoutBots := fs.Bool("without-bots-check", false, "count requests without a User-Agent in the log as readers', also those of bots")
 	botsFile := fs.String("bots", "", "the `file` of patterns of bots (default: the one that the rules name)")
 	if err := parse(fs, args, true); err != nil {
 		return err
@@ -69,7 +74,9 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 		if failed != nil {
 			break
 		}
-		failed = importLog(ctx, importer.Options{Conn: target.conn, Rules: target.rules, Patterns: patterns, List: *list}, name, t)
+		failed = importLog(ctx, importer.Options{
+			Conn: target.conn, Rules: target.rules, Patterns: patterns, List: *list, WithoutBotsCheck: *withoutBots,
+		}, name, t)
 	}
 	return errors.Join(failed, target.close())
 }
@@ -202,6 +209,9 @@ func importLog(ctx context.Context, o importer.Options, name string, t terminal)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("importing %s was broken off; the same command again goes on with it", name)
+		}
+		if errors.Is(err, importer.ErrNoUserAgents) {
+			err = fmt.Errorf("%w. Import a log that has them, such as one in combined format, or count all of these requests as readers' with -without-bots-check", err)
 		}
 		return fmt.Errorf("importing %s: %w", name, err)
 	}

@@ -236,6 +236,32 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 	}
 }
 
+// Nothing may be imported from a log that cannot be judged, because a log is imported
+// only once.
+func TestImportRefusesLogs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rules := write(t, dir, "rules.yaml", articles)
+	common := write(t, dir, "common.log", strings.Repeat(`192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /articles/a HTTP/1.1" 200 1`+"\n", 3))
+	prose := write(t, dir, "prose.log", strings.Repeat("server started\n", 8)+accessLog(3))
+	data := t.TempDir()
+	for _, tt := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{common}, 1, "-without-bots-check"},
+		{[]string{prose}, 1, "8 of 11 lines cannot be read"},
+		{[]string{"-without-bots-check", prose}, 1, "line 1:"},
+		{[]string{"-without-bots-check", common}, 0, "were counted as readers"},
+	} {
+		status, out, errs := command(t, "", append([]string{"import", "-data", data, "-rules", rules}, tt.args...)...)
+		if status != tt.status || !strings.Contains(out+errs, tt.want) || status != 0 && strings.Contains(out, "views") || strings.Contains(out, "imported before") {
+			t.Errorf("import %v: %d, want %d and %q\n%s%s", tt.args, status, tt.status, tt.want, out, errs)
+		}
+	}
+}
+
 // get asks a server that may not be up yet.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()

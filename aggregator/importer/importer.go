@@ -3,8 +3,9 @@
 //
 // To the aggregator every log is an edge of its own for each list, whose
 // identity is a hash of the content, and whose batches depend on nothing but the
-// lines. So a log that is imported twice, or was broken off, is counted once;
-// and a list that is added to the rules later can be imported later.
+// lines and the rules. So a log that is imported twice, or was broken off, is
+// counted once; and a list that is added to the rules later can be imported later.
+// On a list of bots, every list of pages has an identity of its own.
 package importer
 
 import (
@@ -30,7 +31,7 @@ import (
 
 // linesPerBatch is how many lines of a log make one batch for each shard,
 // however few of them are views. It is part of what makes two imports of one log
-// the same, so it never changes. One line is at most one view of a list.
+// the same, so it never changes. One line is at most one view of a route.
 const linesPerBatch = hit.MaxHits
 
 // Options say what an import works with.
@@ -43,6 +44,9 @@ type Options struct {
 	Patterns *bots.Patterns
 	// List, when given, is the only list that is counted.
 	List string
+	// WithoutBotsCheck counts requests as people's where the log does not name their
+	// User-Agents. Otherwise such a log is refused with [ErrNoUserAgents].
+	WithoutBotsCheck bool
 	// Progress, when given, is called now and then, from one goroutine at a time.
 	Progress func(Progress)
 }
@@ -62,7 +66,8 @@ type Progress struct {
 var ErrNoLog = errors.New("there is no log of hits yet; start an aggregator once, which makes it")
 
 // Import counts a log, and returns when all of it is in the counts. A broker or
-// aggregator that is away is waited for, until ctx is done.
+// aggregator that is away is waited for, until ctx is done. Of a log that is refused
+// with [ErrUnreadable] or [ErrNoUserAgents], nothing is imported.
 func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error) {
 	im, err := begin(ctx, o)
 	if err != nil {
@@ -76,8 +81,14 @@ func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error)
 	if im.judge, err = newJudge(o, content); err != nil {
 		return nil, err
 	}
-	for _, l := range im.judge.lists {
-		p := &producer{list: l.Name, edge: edgeID(content, l.Name)}
+	if err := im.survey(ctx, log); err != nil {
+		return nil, err
+	}
+	if im.judge, err = newJudge(o, content); err != nil { // with an empty summary
+		return nil, err
+	}
+	for _, r := range im.judge.routes {
+		p := &producer{list: r.counts.Name, edge: edgeID(content, r.name())}
 		if p.applied, err = im.applied(ctx, p.edge); err != nil {
 			return nil, err
 		}
@@ -133,9 +144,9 @@ func shards(ctx context.Context, js jetstream.JetStream) (int, error) {
 	return n, nil
 }
 
-// edgeID is the identity under which one list of one log is counted.
-func edgeID(content [sha256.Size]byte, list string) string {
-	h := sha256.Sum256(append(content[:], list...))
+// edgeID is the identity under which one route of one log is counted.
+func edgeID(content [sha256.Size]byte, route string) string {
+	h := sha256.Sum256(append(content[:], route...))
 	return "import-" + hex.EncodeToString(h[:8])
 }
 
@@ -144,73 +155,110 @@ type run struct {
 	Options
 	js        jetstream.JetStream
 	shards    int
-	batches   uint64 // of each list and shard
+	batches   uint64 // of each route and shard
 	judge     *judge
 	producers []*producer
 	progress  Progress
 }
 
-// producer publishes the batches of one list.
+// producer publishes the batches of one route.
 type producer struct {
-	list    string
+	list    string // that counts them
 	edge    string
 	applied map[int]uint64 // by shard: the highest batch that is in the counts
 	hits    [][]hit.Hit    // by shard: of the batch being read
 }
 
-// publish reads the log from its beginning and publishes every batch that is
-// not in the counts yet.
-func (im *run) publish(ctx context.Context, log io.ReadSeeker) error {
+// scan reads the log from its beginning, and calls each with every line that is not
+// empty: with a request, or with what is wrong with the line.
+func scan(log io.ReadSeeker, each func(line int, e *accesslog.Entry, bad *accesslog.LineError) error) (lines int, err error) {
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the log again: %w", err)
-	}
-	for _, p := range im.producers {
-		p.hits = make([][]hit.Hit, im.shards)
+		return 0, fmt.Errorf("reading the log again: %w", err)
 	}
 	r := accesslog.NewReader(log)
-	seq := uint64(1)
 	for {
 		entry, err := r.Next()
 		if err == io.EOF {
-			break
+			return r.Line(), nil
 		}
 		bad := (*accesslog.LineError)(nil)
 		if err != nil && !errors.As(err, &bad) {
-			return err
+			return 0, err
 		}
+		if err := each(r.Line(), &entry, bad); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// survey judges the whole log before any of it is published, and returns an error if
+// it must not be imported.
+func (im *run) survey(ctx context.Context, log io.ReadSeeker) (err error) {
+	s := &im.judge.summary
+	s.Lines, err = scan(log, func(line int, e *accesslog.Entry, bad *accesslog.LineError) error {
+		if bad != nil {
+			s.unreadable(bad)
+		} else {
+			im.judge.views(line, e)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return s.check(im.WithoutBotsCheck)
+}
+
+// publish reads the log from its beginning and publishes every batch that is
+// not in the counts yet.
+func (im *run) publish(ctx context.Context, log io.ReadSeeker) (err error) {
+	for _, p := range im.producers {
+		p.hits = make([][]hit.Hit, im.shards)
+	}
+	seq := uint64(1)
+	s := &im.judge.summary
+	s.Lines, err = scan(log, func(line int, e *accesslog.Entry, bad *accesslog.LineError) error {
 		// Lines that were skipped may have been the end of a batch, or of several.
-		for of := uint64((r.Line()-1)/linesPerBatch) + 1; seq < of; seq++ {
+		for of := uint64((line-1)/linesPerBatch) + 1; seq < of; seq++ {
 			if err := im.send(ctx, seq); err != nil {
 				return err
 			}
 		}
 		if bad != nil {
-			im.judge.unreadable(bad)
-			continue
+			s.unreadable(bad)
+			return nil
 		}
-		for _, h := range im.judge.views(&entry) {
-			p, shard := im.producers[h.list], hit.Shard(h.Kind, h.List, h.Item, im.shards)
+		for _, h := range im.judge.views(line, e) {
+			p, shard := im.producers[h.route], hit.Shard(h.Kind, h.List, h.Item, im.shards)
 			p.hits[shard] = append(p.hits[shard], h.Hit)
 		}
-		im.progress.Lines = r.Line()
+		im.progress.Lines = line
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for ; seq <= im.batches; seq++ {
 		if err := im.send(ctx, seq); err != nil {
 			return err
 		}
 	}
-	im.judge.summary.Lines = r.Line()
 	return nil
 }
 
 // sendsAtOnce bounds how many batches are on their way. There is never more than
-// one of a producer and shard, so that the log has them in order.
+// one for a list and shard, so that the log has them in order.
 const sendsAtOnce = 32
+
+// lane is a list and a shard, whose batches are published one after the other.
+type lane struct {
+	list  string
+	shard int
+}
 
 // send publishes batch seq of every producer and shard, and begins the next one.
 func (im *run) send(ctx context.Context, seq uint64) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(sendsAtOnce)
+	lanes := map[lane][]*nats.Msg{}
 	for _, p := range im.producers {
 		for shard, hits := range p.hits {
 			p.hits[shard] = nil
@@ -219,15 +267,27 @@ func (im *run) send(ctx context.Context, seq uint64) error {
 			}
 			data, err := hit.Encode(&hit.Batch{Edge: p.edge, Shard: shard, Seq: seq, Hits: hits})
 			if err != nil {
-				return errors.Join(err, g.Wait())
+				return err
 			}
 			msg := nats.NewMsg(hit.Subject(shard, p.edge))
 			msg.Data = data
 			msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(seq, 10))
 			// All of it can be sent again, by importing the log again.
 			msg.Header.Set(hit.HeaderLow, "1")
-			g.Go(func() error { return im.put(ctx, msg) })
+			lanes[lane{p.list, shard}] = append(lanes[lane{p.list, shard}], msg)
 		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(sendsAtOnce)
+	for _, msgs := range lanes {
+		g.Go(func() error {
+			for _, msg := range msgs {
+				if err := im.put(ctx, msg); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	sent := make(chan error, 1)
 	go func() { sent <- g.Wait() }()

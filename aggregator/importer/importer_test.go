@@ -225,7 +225,10 @@ func TestSummary(t *testing.T) {
 		strings.Repeat("x\n", firstUnreadable),
 		"192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET /articles/d HTTP/1.1\" 200 1", // common format, no line end
 	}, "")
-	s := f.imports(r, []byte(log))
+	s, err := Import(t.Context(), Options{Conn: f.nc, Rules: r, WithoutBotsCheck: true}, strings.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := map[ruleset.Reason]int{ruleset.Status: 1, ruleset.Method: 1, ruleset.Bot: 2, ruleset.BadItem: 1}
 	if fmt.Sprint(s.Reasons) != fmt.Sprint(want) || s.Views["articles"] != 4 || s.NoPage != 1 || s.Unreadable != 1+firstUnreadable ||
 		s.Lines != 12+firstUnreadable || len(s.FirstUnreadable) != firstUnreadable || s.FirstUnreadable[0].Line != 10 {
@@ -236,7 +239,7 @@ func TestSummary(t *testing.T) {
 	}
 	var b strings.Builder
 	s.Write(&b)
-	for _, part := range []string{"17  lines", "line 10:", "… and 1 more", "2  are for a page, but no view: a bot's", "4  views of list articles"} {
+	for _, part := range []string{"17  lines", "line 10:", "… and 1 more", "2  are for a page, but no view: a bot's", "4  views of list articles", "the User-Agents of 1 requests: the bots among them were counted as readers"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("%q is not in\n%s", part, b.String())
 		}
