@@ -12,34 +12,33 @@ import (
 // Version is the version of the format that Encode writes.
 const Version = 1
 
-// Limits of a batch, of which MaxBatchBytes is one of a whole message too: that
-// stays under the 1 MiB that a NATS server accepts by default.
+// Limits of a batch. MaxBatchBytes also limits a whole message, so that it stays
+// under the 1 MiB that a NATS server accepts by default.
 const (
 	MaxHits       = 256
 	MaxBatchBytes = 512 << 10
 	MaxShards     = 1024
-	// MaxBatches is how many batches a message has at most.
+	// MaxBatches is the most batches that one message carries.
 	MaxBatches = 8192
 )
 
 // Headers of the message that carries batches. Its body is a CBOR sequence (RFC
-// 8742) of one or more batches that follow each other: a batch is cut when its
-// hits are written down, and never changes; how many of them share a message is
-// decided each time they are sent.
+// 8742) of one or more consecutive batches. An edge cuts a batch when it writes the
+// hits down, and never changes it; each time it sends, it decides how many batches
+// share a message.
 const (
-	// HeaderSeq repeats Batch.Seq of the first batch, so that a message whose body
-	// cannot be read can still be told from its neighbours.
+	// HeaderSeq repeats Batch.Seq of the first batch, so that an unreadable message
+	// still has its place among the others.
 	HeaderSeq = "Hotboard-Seq"
-	// HeaderLast is the same of the last batch. It is absent where that is the
-	// first.
+	// HeaderLast is Batch.Seq of the last batch. A message with one batch omits it.
 	HeaderLast = "Hotboard-Last"
-	// HeaderLow is the lowest sequence of this edge and shard that the edge can
-	// still send when it publishes. It is not part of the body, because a batch
-	// must stay the same bytes however often it is sent.
+	// HeaderLow is the lowest sequence of this edge and shard that the edge can still
+	// send when it publishes. It is not in the body, because a batch must keep the
+	// same bytes however often the edge sends it.
 	HeaderLow = "Hotboard-Low"
 )
 
-// Batch is hits of one shard from one edge.
+// Batch holds hits of one shard from one edge.
 type Batch struct {
 	Version uint8 `cbor:"1,keyasint"`
 	// Edge is the identity of one process of an edge, not of a host or of a directory.
@@ -50,11 +49,11 @@ type Batch struct {
 	Hits []Hit  `cbor:"5,keyasint"`
 }
 
-// ErrVersion is returned by Decode for a batch that a newer edge wrote.
+// ErrVersion is the error of Decode for a batch that a newer edge wrote.
 var ErrVersion = errors.New("batch of a newer version")
 
-// maxErrors is how many of the batches of a message that cannot be read an error
-// describes. The others are counted: a body of zeros has as many as bytes.
+// maxErrors is how many unreadable batches of a message an error describes. It
+// counts the others: a body of zeros has as many as it has bytes.
 const maxErrors = 4
 
 var (
@@ -80,8 +79,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Encode returns the bytes of b in the current version. It fails on what Decode
-// would refuse.
+// Encode returns the bytes of b in the current version. It fails for a batch that
+// Decode would refuse.
 func Encode(b *Batch) ([]byte, error) {
 	b.Version = Version
 	if err := b.valid(); err != nil {
@@ -97,10 +96,10 @@ func Encode(b *Batch) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. It bounds what it allocates, and the text of its
-// errors, by the size of data. It does not judge the single hits: one bad hit must
-// not take the others with it (see [Hit.Valid]). A batch of a newer version is
-// returned with [ErrVersion] and has nothing but that version.
+// Decode is the inverse of Encode. The size of data bounds its allocations and the
+// text of its errors. It does not check single hits: one bad hit must not discard
+// the others (see [Hit.Valid]). For a batch of a newer version it returns
+// [ErrVersion] and a batch that has only the version.
 func Decode(data []byte) (*Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
@@ -121,7 +120,7 @@ func Decode(data []byte) (*Batch, error) {
 	return &b, nil
 }
 
-// versionOf returns the version of a batch that may be of any, 0 if it has none.
+// versionOf returns the version of a batch of any version, or 0 if it has none.
 func versionOf(data []byte) uint8 {
 	var b struct {
 		Version uint8 `cbor:"1,keyasint"`
@@ -132,23 +131,24 @@ func versionOf(data []byte) uint8 {
 	return b.Version
 }
 
-// unreadable wraps an error of package cbor, whose text may repeat what it found.
+// unreadable wraps an error of package cbor. It cuts the text, which may repeat the
+// data.
 func unreadable(what string, err error) error {
 	return fmt.Errorf("decoding a %s: %.200s", what, err)
 }
 
-// DecodeMessage reads the body of a message with n batches of one edge and shard
-// that follow each other, from the sequence first on. One that cannot be read must
-// not take the others with it: it is nil, and the error says why. One of a newer
-// version is no error: it has its place and its version, above [Version], and no
-// hits. There are no batches at all when the body is not a sequence of n items of
-// CBOR, or n is not in 1 to [MaxBatches].
+// DecodeMessage reads the body of a message with n consecutive batches of one edge
+// and shard, starting at the sequence first. An unreadable batch must not discard
+// the others: it becomes nil, and the error describes it. A batch of a newer
+// version is no error: it keeps its place and its version, above [Version], and has
+// no hits. DecodeMessage returns no batches when the body is not a sequence of n
+// CBOR items, or n is not in 1 to [MaxBatches].
 func DecodeMessage(data []byte, edge string, shard int, first, n uint64) ([]*Batch, error) {
 	if len(data) > MaxBatchBytes {
 		return nil, fmt.Errorf("decoding a message: %d bytes are more than %d", len(data), MaxBatchBytes)
 	}
 	if n < 1 || n > MaxBatches {
-		return nil, fmt.Errorf("decoding a message: %d batches are not 1 to %d", n, MaxBatches)
+		return nil, fmt.Errorf("decoding a message: %d batches, want 1 to %d", n, MaxBatches)
 	}
 	batches := make([]*Batch, n)
 	var errs []error
@@ -170,7 +170,7 @@ func DecodeMessage(data []byte, edge string, shard int, first, n uint64) ([]*Bat
 		batches[i] = b
 	}
 	if len(data) > 0 {
-		return nil, fmt.Errorf("decoding a message: %d bytes are left behind its %d batches", len(data), n)
+		return nil, fmt.Errorf("decoding a message: %d bytes follow its %d batches", len(data), n)
 	}
 	if failed > maxErrors {
 		errs = append(errs, fmt.Errorf("… and %d more", failed-maxErrors))
@@ -178,7 +178,7 @@ func DecodeMessage(data []byte, edge string, shard int, first, n uint64) ([]*Bat
 	return batches, errors.Join(errs...)
 }
 
-// decodeAt reads the batch of a message that belongs to an edge, shard and sequence.
+// decodeAt reads one batch of a message and checks its edge, shard and sequence.
 func decodeAt(data []byte, edge string, shard int, seq uint64) (*Batch, error) {
 	b, err := Decode(data)
 	switch {
@@ -207,7 +207,7 @@ func (b *Batch) valid() error {
 	return nil
 }
 
-// ValidEdge reports whether s can be an edge's id, which is a token of a subject.
+// ValidEdge reports whether s can be an edge id, which is a token of a subject.
 func ValidEdge(s string) bool {
 	if len(s) == 0 || len(s) > 64 {
 		return false
@@ -221,8 +221,8 @@ func ValidEdge(s string) bool {
 	return true
 }
 
-// Subject returns the subject that batches of an edge and shard are published
-// on: hotboard.hits.<shard>.<edge>.
+// Subject returns the subject on which an edge publishes batches of a shard:
+// hotboard.hits.<shard>.<edge>.
 func Subject(shard int, edge string) string {
 	return SubjectHits + "." + strconv.Itoa(shard) + "." + edge
 }

@@ -1,10 +1,9 @@
-// Package hit defines what travels from an edge to the aggregator: the hit, the
-// batch of hits that is one message in the log, the subject that message is
-// published on, and the shard it belongs to.
+// Package hit defines what edges send to aggregators: hits, the batches that hold
+// them, the subjects that carry them, and the shards that count them.
 //
-// The package imports nothing else of this module, so that everything may
-// import it. The format is versioned; testdata holds golden files that every
-// later version must still read.
+// The package imports nothing else of this module, so that everything may import
+// it. The format is versioned; testdata holds golden files that every later version
+// must still read.
 package hit
 
 import (
@@ -15,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what the visitor did.
+// Kind is what the visitor did.
 type Kind uint8
 
 // The kinds of hit. The numbers are part of the wire format.
@@ -24,18 +23,18 @@ const (
 	Vote Kind = 2
 )
 
-// Source says who named an item's publish time. A higher Source is believed
-// over a lower one.
+// Source is who named an item's publish time. A higher Source overrides a lower
+// one.
 type Source uint8
 
 // The sources of a publish time. The numbers are part of the wire format.
 const (
-	FromFirstHit Source = 0 // nobody named one: the item's first hit stands in
+	FromFirstHit Source = 0 // nobody named one: the time of the item's first hit is used
 	FromClient   Source = 1 // publishedAt in a beacon; never later than the hit
 	FromOrigin   Source = 2 // a response header of the site
 )
 
-// MaxIDBytes is the longest list or item id, in bytes of UTF-8.
+// MaxIDBytes is the most bytes of UTF-8 in the id of a list or item.
 const MaxIDBytes = 256
 
 // Hit is one accepted view of an item, or one vote for it.
@@ -43,35 +42,35 @@ type Hit struct {
 	Kind Kind   `cbor:"1,keyasint"`
 	List string `cbor:"2,keyasint"`
 	Item string `cbor:"3,keyasint"`
-	// Visitor is the pseudonymous identity of the client: a keyed hash, never
-	// an address or a User-Agent.
+	// Visitor is the pseudonym of the client: a keyed hash, never an address or a
+	// User-Agent.
 	Visitor uint64 `cbor:"4,keyasint"`
 	// Time is when the edge saw the hit, in milliseconds since the Unix epoch, UTC.
 	Time int64 `cbor:"5,keyasint"`
-	// Published is the item's publish time as far as this hit knows it, in
-	// milliseconds since the Unix epoch, UTC; 0 when it does not know.
+	// Published is the item's publish time if this hit carries one, in milliseconds
+	// since the Unix epoch, UTC; else 0.
 	Published     int64  `cbor:"6,keyasint,omitempty"`
 	PublishedFrom Source `cbor:"7,keyasint,omitempty"`
-	// Channel is where the request came from, for the extra allowance that a limit
-	// gives a channel. At most [MaxChannelBytes] bytes.
+	// Channel is the origin of the request. A limit may allow a channel more. At most
+	// [MaxChannelBytes] bytes.
 	Channel string `cbor:"8,keyasint,omitempty"`
-	// Quotas are the counts that this vote uses up. Views have none: they are
-	// sharded by item, so nobody sees all views of one key.
+	// Quotas are the counts that this vote uses up. Views have none: their shard
+	// depends on the item, so no shard sees all views of one key.
 	Quotas []Quota `cbor:"9,keyasint,omitempty"`
-	// Confirm, when it is not 0, is a random number by which the edge will know
-	// the outcome of this hit among [Outcomes].
+	// Confirm, when it is not 0, is a random number by which the edge finds the
+	// verdict on this hit among [Outcomes].
 	Confirm uint64 `cbor:"10,keyasint,omitempty"`
 }
 
-// Quota is one count of a calendar window of a limit: the aggregator, which sees
-// all votes of a list, holds it to the limit's max.
+// Quota is one count in a calendar window of a limit. The aggregator sees all votes
+// of a list and enforces the limit's max.
 type Quota struct {
 	_ struct{} `cbor:",toarray"`
 	// Rule is the limit's name, Window the id of its window.
 	Rule   string
 	Window string
-	// Key is a keyed hash of what the limit counts by, under a secret that all
-	// edges share and that is forgotten when the window is over.
+	// Key is a keyed hash of the values that the limit counts by, under a secret that
+	// all edges share and delete some time after the window.
 	Key uint64
 }
 
@@ -104,7 +103,7 @@ func ValidID(s string) error {
 	return nil
 }
 
-// Valid reports why the aggregator could not count h, or nil.
+// Valid reports why an aggregator could not count h, or nil.
 func (h *Hit) Valid() error {
 	if err := ValidID(h.List); err != nil {
 		return fmt.Errorf("list: %w", err)
@@ -115,7 +114,7 @@ func (h *Hit) Valid() error {
 	return h.ValidFields()
 }
 
-// ValidFields is [Hit.Valid] for a hit whose list and item are known to be valid.
+// ValidFields is [Hit.Valid] for a hit whose list and item are already valid.
 func (h *Hit) ValidFields() error {
 	switch {
 	case h.Kind != View && h.Kind != Vote:
@@ -125,15 +124,15 @@ func (h *Hit) ValidFields() error {
 	case h.Time <= 0:
 		return fmt.Errorf("time %d is not after 1970", h.Time)
 	case h.Published < 0 || h.PublishedFrom > FromOrigin:
-		return fmt.Errorf("published %d from source %d is not known to version %d", h.Published, h.PublishedFrom, Version)
+		return fmt.Errorf("published %d from source %d is unknown to version %d", h.Published, h.PublishedFrom, Version)
 	}
 	return nil
 }
 
-// Shard returns which of n shards counts a hit. For views it is FNV-1a of the
-// list, a zero byte and the item, modulo n; for votes, whose quotas need every
-// vote of a list in one place, FNV-1a of the list alone. Every edge and every
-// store must agree on it, so it never changes for a log that exists.
+// Shard returns which of n shards counts a hit. For views it is FNV-1a of the list,
+// a zero byte and the item, modulo n. For votes it is FNV-1a of the list alone,
+// because quotas need every vote of a list in one place. Edges and stores must
+// agree on it, so it never changes for an existing log.
 func Shard(kind Kind, list, item string, n int) int {
 	if n <= 1 {
 		return 0

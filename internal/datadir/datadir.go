@@ -1,5 +1,5 @@
-// Package datadir keeps the files of a data directory: readable by nobody else,
-// replaced as a whole or not at all, and moved aside when they are damaged.
+// Package datadir keeps the files of a data directory: readable by their owner
+// only, replaced as a whole or not at all, and set aside when they are damaged.
 package datadir
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/moby/sys/atomicwriter"
 )
 
-// Modes of everything in a data directory: it holds secrets.
+// Modes of everything in a data directory, which holds secrets.
 const (
 	DirMode  fs.FileMode = 0o700
 	FileMode fs.FileMode = 0o600
 )
 
 const (
-	// tempPrefix begins the names of files that are being written by Replace.
+	// tempPrefix begins the names of files that Replace is writing.
 	tempPrefix = ".tmp-"
-	// asideMark is in the names of files that were moved aside.
+	// asideMark is in the names of damaged files that were set aside.
 	asideMark = ".damaged-"
 )
 
-// Make creates a directory, and its parents, so that it survives a power cut, and
-// closes one that exists to others.
+// Make creates a directory and its parents so that they survive a power cut, and
+// removes other users' access to an existing one.
 func Make(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -67,8 +67,8 @@ func makeAll(dir string) error {
 	return Sync(parent)
 }
 
-// Sync writes a directory's entries to disk, so that files which were created in
-// it or renamed survive a power cut.
+// Sync writes a directory's entries to disk, so that files created or renamed in it
+// survive a power cut.
 func Sync(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil // a directory cannot be synced there
@@ -83,7 +83,7 @@ func Sync(dir string) error {
 	return nil
 }
 
-// Replace writes a file, or leaves the old one.
+// Replace writes a file as a whole. On an error the old one stays.
 func Replace(path string, data []byte) error {
 	if err := atomicwriter.WriteFile(path, data, FileMode); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -91,8 +91,7 @@ func Replace(path string, data []byte) error {
 	return Sync(filepath.Dir(path))
 }
 
-// Tidy removes what a process that was killed in the middle of Replace has left
-// in a directory.
+// Tidy removes the temporary files that a killed process left behind in Replace.
 func Tidy(dir string) error {
 	left, err := list(dir, func(name string) bool { return strings.HasPrefix(name, tempPrefix) })
 	for _, path := range left {
@@ -111,14 +110,14 @@ func Room(dir string, n int) error {
 		return err
 	}
 	data := make([]byte, n)
-	rand.Read(data) // so that no file system makes less of it; never fails
+	rand.Read(data) // incompressible; never fails
 	_, err = f.Write(data)
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// SetAside renames a damaged file or directory, and files beside it that belong to
-// it, so that a new one can take its place. It returns the new name of the first.
-// Files that do not exist are left out.
+// SetAside renames a damaged file or directory, and the files that belong to it, so
+// that a new one can take its place. It returns the new name of the first. It
+// ignores files that do not exist.
 func SetAside(now time.Time, path string, beside ...string) (aside string, err error) {
 	suffix := asideMark + now.UTC().Format("20060102T150405.000Z")
 	for _, p := range append([]string{path}, beside...) {
@@ -129,8 +128,8 @@ func SetAside(now time.Time, path string, beside ...string) (aside string, err e
 	return path + suffix, Sync(filepath.Dir(path))
 }
 
-// Aside returns the paths that SetAside has given to a file, oldest first, as far
-// as they are still there.
+// Aside returns the paths under which SetAside has kept a file and which still
+// exist, oldest first.
 func Aside(path string) ([]string, error) {
 	prefix := filepath.Base(path) + asideMark
 	return list(filepath.Dir(path), func(name string) bool { return strings.HasPrefix(name, prefix) })

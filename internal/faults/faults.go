@@ -1,15 +1,15 @@
-// Package faults keeps what is wrong with one process, so that nothing is
-// silently wrong: each fault is a log line, a metric and a reason why the process
+// Package faults keeps the current faults of one process, so that nothing goes
+// wrong silently: each fault is a log line, a metric and a reason why the process
 // is not ready.
 //
-// There are two sorts. A condition holds until it is cleared: the store is away.
-// An event happened at one instant and cannot be undone: a message could not be
-// read. It is shown for [EventShown] after it last happened, which is long enough
-// for any probe to see it, and its counter keeps it for ever.
+// There are two sorts. A condition holds until it is cleared: the store is away. An
+// event happened at one instant and cannot be undone: a message was unreadable. An
+// event is active for [EventShown] after it last happened, long enough for any
+// probe to see it, and its counter keeps it for ever.
 //
-// One cause often shows in many places and many times: a store that is away in
-// all shards, a full disk at each write. It is one fault with its shards, and one
-// log line followed by a count every [LogEvery].
+// One cause often shows in many places and many times: a store that is away in all
+// shards, a full disk at each write. It is one fault with its shards, and one log
+// line followed by a count every [LogEvery].
 package faults
 
 import (
@@ -24,19 +24,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// EventShown is how long an event is shown after it last happened.
+// EventShown is how long an event stays active after it last happened.
 const EventShown = time.Minute
 
 // LogEvery is the least time between two log lines about faults of one kind.
 const LogEvery = 10 * time.Second
 
-// Whole stands for a fault that is not of one shard.
+// Whole is the shard of a fault that concerns no single shard.
 const Whole = -1
 
-// Fault is one thing that is wrong.
+// Fault is one current problem.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Shards are those that have the fault, ascending; none when it is not of shards.
+	// Shards have the fault, in ascending order; empty when it concerns no single
+	// shard.
 	Shards  []int  `json:"shards,omitempty"`
 	Message string `json:"message"`
 	// Since is when the condition began, or when the event last happened.
@@ -48,24 +49,25 @@ type place struct {
 	shard int
 }
 
-// entry is what is wrong in one place.
+// entry is a fault in one place.
 type entry struct {
 	message string
 	since   time.Time
 }
 
-// report is what the log does not have yet of one kind.
+// report is the news of one kind that the log does not have yet.
 type report struct {
 	times   int
 	shards  []int
 	message string
-	open    bool // the log has the beginning of a condition, and not its end
+	open    bool // the log has the beginning of a condition, but not its end
 	began   time.Time
 	quiet   *time.Timer // runs for LogEvery after each line
 }
 
-// Registry holds the faults of one process. Its methods are safe for concurrent
-// use. It is bounded by the kinds and the shards. It is a [prometheus.Collector].
+// Registry holds the faults of one process. It is a [prometheus.Collector]. Its
+// methods are safe for concurrent use, and the numbers of kinds and shards bound
+// its size.
 type Registry struct {
 	log           *slog.Logger
 	kinds         []Kind
@@ -81,13 +83,13 @@ type Registry struct {
 var _ prometheus.Collector = (*Registry)(nil)
 
 // New returns a registry without faults. Its metrics are <prefix>_fault and
-// <prefix>_faults_total, with a series for each of kinds from the start, so that an
-// alert can see the first one.
+// <prefix>_faults_total. Each of kinds has a series from the start, so that an
+// alert can see the first fault.
 func New(log *slog.Logger, prefix string, kinds []Kind) *Registry {
 	r := &Registry{
 		log: log, kinds: kinds,
 		active: prometheus.NewDesc(prefix+"_fault",
-			"In how many places a fault is shown now; the process is ready only when all are 0.", []string{"kind"}, nil),
+			"In how many places a fault is active; the process is ready only when all are 0.", []string{"kind"}, nil),
 		total: prometheus.NewDesc(prefix+"_faults_total",
 			"How often each kind of fault began or happened.", []string{"kind"}, nil),
 		conditions: map[place]entry{}, events: map[place]entry{},
@@ -99,9 +101,9 @@ func New(log *slog.Logger, prefix string, kinds []Kind) *Registry {
 	return r
 }
 
-// Set notes that a condition holds in a shard, or [Whole]. Only its beginning is
-// counted. Places with the same message are shown as one fault, so the message
-// does not name the shard.
+// Set records that a condition holds in a shard, or [Whole]. It counts only the
+// beginning. Places with the same message share one fault, so a message must not
+// name its shard.
 func (r *Registry) Set(kind Kind, shard int, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +123,7 @@ func (r *Registry) Set(kind Kind, shard int, message string) {
 	r.happened(p, message)
 }
 
-// Clear notes that a condition does not hold.
+// Clear records that a condition no longer holds.
 func (r *Registry) Clear(kind Kind, shard int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +134,7 @@ func (r *Registry) Clear(kind Kind, shard int) {
 	}
 }
 
-// Event notes that something happened in a shard, or [Whole].
+// Event records that something happened in a shard, or [Whole].
 func (r *Registry) Event(kind Kind, shard int, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +143,7 @@ func (r *Registry) Event(kind Kind, shard int, message string) {
 	r.happened(p, message)
 }
 
-// happened counts what began or happened, and logs it. The caller holds mu.
+// happened counts and logs a new condition or an event. The caller holds mu.
 func (r *Registry) happened(p place, message string) {
 	r.counts[p.kind]++
 	rep := r.reports[p.kind]
@@ -153,8 +155,8 @@ func (r *Registry) happened(p place, message string) {
 	r.write(p.kind)
 }
 
-// write logs what the log does not have of a kind. Soon after another line it
-// waits until LogEvery is over. The caller holds mu.
+// write logs the news of a kind. Within LogEvery of the last line it waits. The
+// caller holds mu.
 func (r *Registry) write(kind Kind) {
 	rep := r.reports[kind]
 	if rep.quiet != nil {
@@ -193,7 +195,7 @@ func (r *Registry) holds(kind Kind) bool {
 	return false
 }
 
-// Active returns the faults that are shown now, by kind, beginning and message.
+// Active returns the current faults by kind, beginning and message.
 func (r *Registry) Active() []Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,8 +257,8 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// WriteReady answers a request for readiness: 200 when nothing is wrong, else
-// 503, with the faults as JSON.
+// WriteReady answers a readiness probe: 200 without faults, else 503 with the
+// faults as JSON.
 func WriteReady(w http.ResponseWriter, found []Fault) {
 	if found == nil {
 		found = []Fault{}
@@ -266,7 +268,7 @@ func WriteReady(w http.ResponseWriter, found []Fault) {
 	if len(found) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(struct { // the client's loss
+	_ = json.NewEncoder(w).Encode(struct { // the client has gone away
 		Ready  bool    `json:"ready"`
 		Faults []Fault `json:"faults"`
 	}{len(found) == 0, found})

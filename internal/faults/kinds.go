@@ -1,7 +1,7 @@
 package faults
 
-// Kind is a sort of fault; the label of its metrics. docs/operations.md has a row
-// for each.
+// Kind is a sort of fault and the label of its metrics. docs/operations.md has a
+// row for each.
 type Kind string
 
 // Conditions of an aggregator.
@@ -10,9 +10,9 @@ const (
 	StoreEvicts Kind = "store_evicts" // the store may drop keys, or has dropped some
 	LogAway     Kind = "log_away"     // the log cannot be read
 	LogShards   Kind = "log_shards"   // the log and the store have different numbers of shards
-	LogFull     Kind = "log_full"     // the log is full of what is not counted yet and refuses more
-	LogRefuses  Kind = "log_refuses"  // the log stores nothing, though it can be reached
-	Gap         Kind = "gap"          // batches are missing before others that came
+	LogFull     Kind = "log_full"     // the log is full of uncounted hits and refuses more
+	LogRefuses  Kind = "log_refuses"  // the broker is reachable, but the log stores nothing
+	Gap         Kind = "gap"          // batches are missing before others that arrived
 	NewerEdge   Kind = "newer_edge"   // an edge writes batches that this build cannot read
 	Behind      Kind = "behind"       // accepted hits are not counted in time
 	Incomplete  Kind = "incomplete"   // the counts lack hits that are gone for good
@@ -21,19 +21,19 @@ const (
 // Events of an aggregator.
 const (
 	Poisoned    Kind = "poisoned_message" // a message could not be read and was set aside
-	BatchesLost Kind = "batches_lost"     // batches that neither the log nor an edge has any more
-	LogReplaced Kind = "log_replaced"     // the stream is not the one that was read, or lost its tail
+	BatchesLost Kind = "batches_lost"     // neither the log nor an edge has these batches any more
+	LogReplaced Kind = "log_replaced"     // the stream is another one than before, or lost its tail
 	StoreBehind Kind = "store_behind"     // the store went back to an older state
 )
 
 // Conditions of the embedded backend.
 const (
 	BackendAway  Kind = "backend_away"  // the embedded log or store cannot be opened
-	StoreDamaged Kind = "store_damaged" // the file of counts was moved aside, and counted again from the log
-	LogDamaged   Kind = "log_damaged"   // the files of the log were moved aside
+	StoreDamaged Kind = "store_damaged" // the database file was set aside; the log is counted again
+	LogDamaged   Kind = "log_damaged"   // the files of the log were set aside
 )
 
-// Aggregator is every kind that an aggregator can have, the embedded one included.
+// Aggregator lists the kinds of an aggregator, the embedded one included.
 var Aggregator = []Kind{
 	StoreAway, StoreEvicts, LogAway, LogShards, LogFull, LogRefuses, Gap, NewerEdge, Behind, Incomplete,
 	Poisoned, BatchesLost, LogReplaced, StoreBehind,
@@ -43,13 +43,13 @@ var Aggregator = []Kind{
 // Conditions of an edge, beside LogAway, LogShards, LogRefuses and Behind.
 const (
 	SpoolFailing   Kind = "spool_failing"    // the spool cannot be opened or written
-	SpoolDamaged   Kind = "spool_damaged"    // a spool was moved aside, and what could be read of it is sent
-	Doubtful       Kind = "doubtful_batches" // batches are in a file, because nobody knows whether they were counted
-	SecretsFailing Kind = "secrets_failing"  // the secrets of visitors cannot be read or written down
-	BotsFile       Kind = "bots_file"        // the file of bots cannot be used as it is
+	SpoolDamaged   Kind = "spool_damaged"    // a spool was set aside; its readable hits are sent
+	Doubtful       Kind = "doubtful_batches" // a file holds batches that may or may not be counted
+	SecretsFailing Kind = "secrets_failing"  // secrets cannot be read or written
+	BotsFile       Kind = "bots_file"        // the file of bots has a mistake
 )
 
-// Edge is every kind that an edge can have.
+// Edge lists the kinds of an edge.
 var Edge = []Kind{
 	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile,
 }

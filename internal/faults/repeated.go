@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Repeated logs one thing that may happen often: the first time at once, then at
-// most one line every [LogEvery], with how many times it happened since the last.
-// It is for what accompanies a fault in many places; the fault itself, with its
-// end, is the [Registry]'s.
+// Repeated logs one frequent message: the first time at once, then at most one line
+// every [LogEvery], with the number of times since the last. It is for messages
+// that accompany a fault in many places; the [Registry] logs the fault itself and
+// its end.
 type Repeated struct {
 	log     *slog.Logger
 	level   slog.Level
 	message string
 
 	mu     sync.Mutex
-	times  int // that are not in the log
+	times  int // since the last line of the log
 	logged time.Time
 }
 
@@ -26,7 +26,7 @@ func NewRepeated(log *slog.Logger, level slog.Level, message string) *Repeated {
 	return &Repeated{log: log, level: level, message: message}
 }
 
-// Log notes that it happened, with attributes as for [slog.Logger.Log].
+// Log counts one more time, with attributes as for [slog.Logger.Log].
 func (r *Repeated) Log(args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// StaleHeader marks an answer that may be out of date, because no aggregator can
-// be asked now.
+// StaleHeader marks an answer that may be out of date, because the edge reaches no
+// aggregator.
 const StaleHeader = "Hotboard-Stale"
 
-// staleWhileRevalidate is how long, in seconds, a cache may serve an answer that
-// it is fetching anew (RFC 5861).
+// staleWhileRevalidate is how long, in seconds, a cache may serve an answer while
+// it fetches the next one (RFC 5861).
 const staleWhileRevalidate = 60
 
-// Error is an answer that is not what was asked for.
+// Error is the reason why a question has no answer.
 type Error struct {
 	Status  int    `json:"-"`
 	Code    string `json:"code"`    // for programs; stable
 	Message string `json:"message"` // one sentence for people
 }
 
-// BadRequest returns an error of the client, with the status 400.
+// BadRequest returns an error with the status 400.
 func BadRequest(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Answer returns the error as an answer, which nobody may keep.
+// Answer returns the error as an answer that caches must not keep.
 func (e *Error) Answer() *Answer {
 	body, err := json.Marshal(map[string]*Error{"error": e})
 	if err != nil { // two strings
@@ -43,24 +43,21 @@ func (e *Error) Answer() *Answer {
 type Answer struct {
 	Status int
 	Body   []byte // JSON
-	// ETag is the entity tag of the body, as in the HTTP header. It stays the same
-	// as long as the content does, apart from the time it was made at. It is empty
-	// for an error.
+	// ETag is the entity tag of the body, as in the HTTP header. It changes with the
+	// content, but not with the time of generation. Errors have none.
 	ETag string
-	// Holds is what is left of the answer's time slice: how long it may be used
-	// before it is asked for again.
+	// Holds is the rest of the answer's time slice: how long it may be reused.
 	Holds time.Duration
 }
 
-// Headers of an answer that travels from an aggregator to an edge, beside its
-// body.
+// Headers of an answer that travels from an aggregator to an edge.
 const (
 	headerStatus = "Hotboard-Status"
 	headerETag   = "Etag"
 	headerHolds  = "Hotboard-Holds-Ms"
 )
 
-// Header returns everything but the body, for a message to an edge.
+// Header returns everything but the body, for the message to an edge.
 func (a *Answer) Header() map[string][]string {
 	return map[string][]string{
 		headerStatus: {strconv.Itoa(a.Status)},
@@ -69,8 +66,8 @@ func (a *Answer) Header() map[string][]string {
 	}
 }
 
-// ReadAnswer is the inverse of [Answer.Header]. It is strict, so that an error in
-// place of an answer is not taken for an empty answer.
+// ReadAnswer is the inverse of [Answer.Header]. It is strict, so that it cannot
+// mistake an error for an empty answer.
 func ReadAnswer(header map[string][]string, body []byte) (*Answer, error) {
 	get := func(name string) string {
 		if v := header[name]; len(v) == 1 {
@@ -89,7 +86,7 @@ func ReadAnswer(header map[string][]string, body []byte) (*Answer, error) {
 	return &Answer{Status: status, Body: body, ETag: get(headerETag), Holds: time.Duration(holds) * time.Millisecond}, nil
 }
 
-// Write sends the answer to a request of HTTP. left is how long it still holds.
+// Write sends the answer to an HTTP request. left is how long it still holds.
 func (a *Answer) Write(w http.ResponseWriter, r *http.Request, left time.Duration) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -109,6 +106,6 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request, left time.Duratio
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	w.WriteHeader(a.Status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(a.Body) // the client's loss
+		_, _ = w.Write(a.Body) // the client has gone away
 	}
 }

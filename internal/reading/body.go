@@ -13,7 +13,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// parseItems reads the body of a request for many items of one list.
+// parseItems reads the body of a request for several items of one list.
 func parseItems(body []byte, defaultList string) (Request, *Error) {
 	var q struct {
 		List  string   `json:"list"`
@@ -36,8 +36,8 @@ func parseItems(body []byte, defaultList string) (Request, *Error) {
 	return Request{Kind: ItemsOf, List: q.List, ID: strings.Join(q.Items, "\x00"), At: NoTime}, nil
 }
 
-// parseBoards reads the body of a request for several boards: each is what /hot
-// would be asked.
+// parseBoards reads the body of a request for several boards, each with the
+// parameters of /hot.
 func parseBoards(body []byte, defaultList string) ([]Request, *Error) {
 	var q struct {
 		Boards []struct {
@@ -82,8 +82,8 @@ func parseBoards(body []byte, defaultList string) ([]Request, *Error) {
 	return requests, nil
 }
 
-// decodeBody reads a JSON object, and refuses what it does not know: an answer to
-// half of a question would be a wrong one.
+// decodeBody reads a JSON object and refuses unknown members: an answer that
+// ignored half of the question would be wrong.
 func decodeBody(body []byte, v any) *Error {
 	if len(body) > MaxBodyBytes {
 		return &Error{Status: http.StatusRequestEntityTooLarge, Code: "body_too_large", Message: fmt.Sprintf("The body has more than %d bytes.", MaxBodyBytes)}

@@ -1,5 +1,5 @@
-// Package reading is what edges and aggregators share of the reading API: which
-// requests there are, in one canonical form, and how an answer is sent.
+// Package reading holds the requests and answers of the reading API that edges and
+// aggregators share, in one canonical form.
 package reading
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Hot is the name of the board that the list's scoring model ranks. The other
-// boards have the names of their periods.
+// Hot is the name of the board ranked by the list's model. The other boards have
+// the names of their periods.
 const Hot = "hot"
 
 // Defaults and limits of a request.
 const (
 	DefaultLimit = 10
 	MaxLimit     = 1000     // entries of a board, and of all boards of one call
-	MaxOffset    = 10000    // entries to leave out at the top
+	MaxOffset    = 10000    // entries to skip at the top
 	MaxItems     = 200      // in one call
 	MaxBoards    = 20       // in one call
 	MaxURLBytes  = 4 << 10  // path and query
 	MaxBodyBytes = 64 << 10 // of a POST
 )
 
-// Kind is what a request asks for.
+// Kind is the kind of thing that a request asks for.
 type Kind uint8
 
 // The kinds of requests.
@@ -41,12 +41,12 @@ const (
 	ItemsOf // several, named in a body
 )
 
-// Request is one question in canonical form: two spellings of it are equal, so
-// that they share an answer. It is comparable.
+// Request is one request in canonical form: two spellings of it are equal, so that
+// they share an answer. It is comparable.
 type Request struct {
 	Kind Kind   `json:"kind"`
 	List string `json:"list"`
-	// ID is an item's; of several, with a zero byte between two.
+	// ID is an item's id, or several ids with zero bytes between them.
 	ID      string `json:"id,omitempty"`
 	Period  string `json:"period,omitempty"` // Hot or a ruleset.Period
 	Limit   int    `json:"limit,omitempty"`  // 1 to MaxLimit
@@ -56,18 +56,18 @@ type Request struct {
 	At int64 `json:"at,omitempty"`
 }
 
-// NoTime is the time of a request that names none. It is before 1970, which no
-// request may name.
+// NoTime is the At of a request without a time. It is before 1970, which no request
+// may name.
 const NoTime = -1
 
-// Question is what one call asks: one request, or several boards.
+// Question is the content of one call: one request, or several boards.
 type Question struct {
 	Requests []Request `json:"requests"`
-	// Several says that the answer is a list of boards, even if it has one.
+	// Several makes the answer a list of boards, even if it has one.
 	Several bool `json:"several,omitempty"`
 }
 
-// Key is the same text for all spellings of a question, and another for another.
+// Key returns equal texts for equal questions only.
 func (q *Question) Key() string {
 	var b []byte
 	for i := range q.Requests {
@@ -84,13 +84,13 @@ func (q *Question) Key() string {
 	return string(strconv.AppendBool(b, q.Several))
 }
 
-// Serves reports whether an escaped URL path is one of the reading API's.
+// Serves reports whether an escaped URL path belongs to the reading API.
 func Serves(path string) bool {
 	_, _, ok := route(path)
 	return ok
 }
 
-// Methods returns the methods that a path takes, as in the header Allow.
+// Methods returns the methods of a path, in the form of the header Allow.
 func Methods(path string) string {
 	if to, _, _ := route(path); to == toItems || to == toBoards {
 		return http.MethodPost
@@ -98,7 +98,7 @@ func Methods(path string) string {
 	return http.MethodGet + ", " + http.MethodHead
 }
 
-// endpoint is what a path leads to.
+// endpoint is what a path asks for.
 type endpoint uint8
 
 const (
@@ -110,7 +110,7 @@ const (
 	toBoards // likewise
 )
 
-// route splits an escaped URL path. An item's id is all that follows its list,
+// route splits an escaped URL path. An item's id is everything after its list,
 // slashes included.
 func route(path string) (to endpoint, rest string, ok bool) {
 	switch path {
@@ -133,12 +133,12 @@ func route(path string) (to endpoint, rest string, ok bool) {
 	return 0, "", false
 }
 
-// Parse reads a question of an escaped path, a raw query, and the body of a POST.
-// defaultList is the list of a request that names none.
+// Parse reads a question from an escaped path, a raw query, and the body of a POST.
+// Requests that name no list get defaultList.
 func Parse(path, rawQuery string, body []byte, defaultList string) (*Question, *Error) {
 	to, rest, ok := route(path)
 	if !ok {
-		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("There is nothing at %.200q.", path)}
+		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("Not found: %.200q.", path)}
 	}
 	if len(path)+len(rawQuery) > MaxURLBytes {
 		return nil, &Error{Status: http.StatusRequestURITooLong, Code: "query_too_long", Message: fmt.Sprintf("The path and the query have at most %d bytes.", MaxURLBytes)}
@@ -169,7 +169,7 @@ func Parse(path, rawQuery string, body []byte, defaultList string) (*Question, *
 	return q, nil
 }
 
-// parseOne reads a request that is all in its path and query.
+// parseOne reads a request from its path and query alone.
 func parseOne(to endpoint, rest string, values url.Values, defaultList string) (Request, *Error) {
 	r := Request{Kind: StatsOf, At: NoTime}
 	var err error
@@ -264,12 +264,12 @@ func integer(values url.Values, name string, def, low, high int) (int, *Error) {
 	return n, nil
 }
 
-// only refuses parameters that are not known or given twice: an answer to half
-// of a question would be a wrong one.
+// only refuses unknown and repeated parameters: an answer that ignored half of the
+// question would be wrong.
 func only(values url.Values, known ...string) *Error {
 	for name, v := range values {
 		if !slices.Contains(known, name) {
-			return BadRequest("unknown_parameter", "There is no parameter %.40q here.", name)
+			return BadRequest("unknown_parameter", "Unknown parameter %.40q.", name)
 		}
 		if len(v) > 1 {
 			return BadRequest("repeated_parameter", "The parameter %s is given %d times.", name, len(v))

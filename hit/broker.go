@@ -2,46 +2,46 @@ package hit
 
 import "time"
 
-// Names on the bus that the edge and the aggregator share.
+// Names on the broker that edges and aggregators share.
 const (
 	// Stream is the JetStream stream that is the log of all hits.
 	Stream = "HOTBOARD"
-	// SubjectHits is the root of the subjects the stream keeps.
+	// SubjectHits is the root of the subjects that the stream keeps.
 	SubjectHits = "hotboard.hits"
-	// StreamShards is the key of the stream's metadata that says how many shards
-	// the log was created with. It is chosen once.
+	// StreamShards is the key of the stream's metadata for the number of shards. It is
+	// chosen once, when the log is created.
 	StreamShards = "hotboard-shards"
 
-	// PoisonStream keeps the messages that could not be read, for a person to look at.
+	// PoisonStream keeps unreadable messages, for a person to inspect.
 	PoisonStream  = "HOTBOARD_POISON"
 	SubjectPoison = "hotboard.poison"
 
-	// SubjectApplied answers a request whose body is [Waiting] with [Applied], both
-	// as JSON: how far the counts include an edge's batches. One aggregator answers;
-	// all of them remember what the edge waits for.
+	// SubjectApplied carries requests with [Waiting] as JSON; the reply is [Applied]
+	// as JSON, how far the counts include the edge's batches. One aggregator answers;
+	// all of them remember the edge's report.
 	SubjectApplied = "hotboard.applied"
-	// SubjectQuery answers questions of the reading API, for edges that serve it to
-	// visitors. The body of a request is a question in JSON, that of the reply the
-	// body of the HTTP answer, with its status and validators as headers.
+	// SubjectQuery carries questions of the reading API, for edges that serve it to
+	// visitors. A request is a question in JSON. The reply is the body of the HTTP
+	// answer, with its status and validators as headers.
 	SubjectQuery = "hotboard.query"
-	// SubjectOutcomes has what aggregators tell all edges of votes, as [Outcomes] in
-	// JSON. What gets lost there costs nobody a count.
+	// SubjectOutcomes carries verdicts on votes from aggregators to all edges, as
+	// [Outcomes] in JSON. A lost message changes no count.
 	SubjectOutcomes = "hotboard.outcomes"
-	// SubjectRules answers any request with the ruleset in force, as JSON.
+	// SubjectRules answers any request with the rules in force, as JSON.
 	SubjectRules = "hotboard.rules"
 )
 
 // Bucket is a key-value bucket with secrets that all edges share: the keys of the
-// hashes under which visitors, users and the counts of limits leave an edge. Once
-// a secret is gone, nobody can tell any more whom a hash stood for.
+// hashes that replace visitors, users and the keys of limits. Once a secret is
+// gone, nobody can trace a hash back.
 type Bucket struct {
 	Name string
-	// TTL is how long a secret is kept: longer than the period it is for and the
-	// one before, in which it is made. 0: for ever.
+	// TTL is how long the broker keeps a secret: longer than its period and the one
+	// before, in which an edge makes it. 0 means for ever.
 	TTL time.Duration
 }
 
-// The buckets, by how long the periods of their secrets last.
+// The buckets, by the length of their secrets' periods.
 var (
 	DayBucket     = Bucket{"HOTBOARD_SALTS", 3 * 24 * time.Hour}
 	WeekBucket    = Bucket{"HOTBOARD_SECRETS_WEEK", 16 * 24 * time.Hour}
@@ -58,26 +58,26 @@ const (
 	BucketBytes       = 1 << 20
 )
 
-// Outcomes is what came of votes that were counted or refused.
+// Outcomes reports verdicts on votes, and quotas without room.
 type Outcomes struct {
 	Votes []VoteOutcome `json:"votes,omitempty"`
 	Used  []UsedQuota   `json:"used,omitempty"`
 }
 
-// VoteOutcome is what came of a hit that asked for it.
+// VoteOutcome is the verdict on a vote whose edge asked for it.
 type VoteOutcome struct {
 	Confirm uint64 `json:"confirm"` // [Hit.Confirm]
-	// Reason is a reason of package ruleset: counted, duplicate, over_quota,
-	// closed, unknown_item, …
+	// Reason is a reason of package ruleset: counted, duplicate, over_quota, closed,
+	// unknown_item, …
 	Reason string `json:"reason"`
 	Rule   string `json:"rule,omitempty"` // the limit, of over_quota
-	// Score and Rank of the item on the list's board of all time after it; 0 when
-	// they are not known.
+	// Score and Rank are the item's on the list's board of all time after the vote; 0
+	// when unknown.
 	Score float64 `json:"score,omitempty"`
 	Rank  int64   `json:"rank,omitempty"`
 }
 
-// UsedQuota is a key of which no more votes are counted in a window.
+// UsedQuota is a key whose window counts no more votes.
 type UsedQuota struct {
 	List   string `json:"list"`
 	Rule   string `json:"rule"`
@@ -91,24 +91,24 @@ type UsedQuota struct {
 // fault, at the edge that accepted it and at every aggregator.
 const BehindAfter = time.Minute
 
-// Waiting asks how far an edge's batches are applied, and reports which of them
-// are not, as far as the edge knows.
+// Waiting asks how far an edge's batches are applied, and reports the batches that
+// the edge does not know to be applied.
 type Waiting struct {
 	Edge string `json:"edge"`
-	// Batches are accepted and not known to be applied.
+	// Batches is how many accepted batches the edge does not know to be applied.
 	Batches uint64 `json:"batches,omitempty"`
 	// OldestMillis is how long the oldest of them has waited.
 	OldestMillis int64 `json:"oldest_ms,omitempty"`
-	// Refused is why the log, which the edge can reach, has not stored anything for
-	// some seconds, and what to do about it. It is at most MaxRefused bytes long.
+	// Refused is why a log that the edge can reach has stored nothing for some
+	// seconds, with a remedy. It has at most MaxRefused bytes.
 	Refused string `json:"refused,omitempty"`
 }
 
 // MaxRefused bounds [Waiting.Refused].
 const MaxRefused = 512
 
-// Applied says, for each shard, the highest batch sequence of one edge that is
-// in the counts. A shard that has none is absent.
+// Applied holds, by shard, the highest batch sequence of one edge that is in the
+// counts. A shard without one is absent.
 type Applied struct {
 	Shards map[int]uint64 `json:"shards"`
 }
