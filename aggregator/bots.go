@@ -12,28 +12,28 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-const botsUsage = `Says of User-Agents whether they are bots' and why. It reads them from standard
-input, one a line, and prints for each the verdict (bot or person), the class of
+const botsUsage = `Classifies User-Agents as bots or persons. It reads them from standard input, one
+a line, and prints for each the verdict (bot or person), the class of
 bot, the reason, the device and the User-Agent, separated by tabs.
 
 Usage:
 
   aggregator bots [-file FILE] [-rules FILE] <USER-AGENTS
 
-For example, the User-Agents of a log that come most often:
+For example, the most frequent User-Agents of a log:
 
   awk -F'"' '{print $6}' access.log | sort | uniq -c | sort -rn | head -50 |
     sed 's/^ *[0-9]* //' | aggregator bots
 
 `
 
-// botsCache is how many verdicts are remembered; logs repeat themselves.
+// botsCache bounds the remembered verdicts; logs repeat User-Agents.
 const botsCache = 10_000
 
 func classifyBots(args []string, t terminal) error {
 	fs := flags("aggregator bots", botsUsage, t)
-	file := fs.String("file", "", "a `file` of patterns, such as the crawler-user-agents list (default: that of the rules)")
-	rulesFile := fs.String("rules", "", "a `file` of rules, whose allow and deny lists are heeded")
+	file := fs.String("file", "", "a `file` of patterns, such as the crawler-user-agents list (default: the file that the rules name)")
+	rulesFile := fs.String("rules", "", "a `file` of rules, whose allow and deny lists apply")
 	if err := parse(fs, args, false); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func printVerdicts(c *bots.Classifier, in io.Reader, out io.Writer) error {
 	}
 }
 
-// dash stands for nothing, so that columns stay columns.
+// dash replaces an empty text, so that columns stay aligned.
 func dash(s string) string {
 	if s == "" {
 		return "-"

@@ -52,7 +52,7 @@ bot	denied	deny user_agent	desktop	Evil FIREFOX
 		want   string
 	}{
 		{[]string{"-help"}, 0, "-rules file"},
-		{[]string{"more"}, 2, "nothing can be done"},
+		{[]string{"more"}, 2, "unexpected argument"},
 		{[]string{"-file", bad}, 1, "bad.json:1:2: [0].pattern"},
 		{[]string{"-file", dir + "/none.json"}, 1, "none.json"},
 		{[]string{"-rules", dir + "/none.yaml"}, 1, "none.yaml"},

@@ -14,8 +14,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-const checkUsage = `Says what is wrong with a configuration, every mistake with its line, and
-connects to nothing.
+const checkUsage = `Finds every mistake in a configuration, with its line. It connects to nothing.
 
 Usage:
 
@@ -44,7 +43,7 @@ func check(args []string, t terminal) error {
 		}
 	}
 	if file := (*os.PathError)(nil); errors.As(err, &file) {
-		return err // nothing to read, so nothing to find a mistake in
+		return err // no file, so no mistake to report
 	}
 	patterns := 0
 	if err == nil && rules.Bots != nil && rules.Bots.File != "" {
@@ -67,7 +66,7 @@ func check(args []string, t terminal) error {
 	return nil
 }
 
-// describe says what there is in rules that are good.
+// describe summarizes valid rules.
 func describe(w io.Writer, file string, r *ruleset.Ruleset, patterns int) {
 	polls := 0
 	for _, l := range r.Lists {

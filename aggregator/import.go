@@ -22,9 +22,9 @@ import (
 )
 
 const importUsage = `Counts access logs in combined, common or Caddy's JSON format, plain or gzipped,
-through the same rules as live traffic and with the times in the log. A log that
-is imported twice is counted once; an import that was broken off goes on when it
-is started again.
+by the same rules as live traffic and with the times in the log. Importing a log
+twice counts it once; an import that was interrupted goes on when it is started
+again.
 
 Usage:
 
@@ -43,7 +43,7 @@ readers then. With -without-bots-check it counts, bots included.
 func importLogs(ctx context.Context, args []string, t terminal) error {
 	fs := flags("aggregator import", importUsage, t)
 	open := targetFlags(fs, "hotboard import", t)
-	rulesFile := fs.String("rules", "", "a `file` of rules to go by")
+	rulesFile := fs.String("rules", "", "a `file` of rules")
 	list := fs.String("list", "", "the only `list` to count")
 	withoutBots := fs.Bool("without-bots-check", false, "count requests without a User-Agent in the log as readers', also those of bots")
 	botsFile := fs.String("bots", "", "the `file` of patterns of bots (default: the one that the rules name)")
@@ -81,8 +81,8 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 	return errors.Join(failed, target.close())
 }
 
-// loadPatterns reads the patterns of bots: those of a file, or else of the one
-// that the rules name, if they do.
+// loadPatterns reads the patterns of bots from a file, or else from the one that the
+// rules name, if any.
 func loadPatterns(file string, rules *ruleset.Ruleset) (*bots.Patterns, error) {
 	named := file == "" && rules.Bots != nil && rules.Bots.File != ""
 	if named {
@@ -93,25 +93,26 @@ func loadPatterns(file string, rules *ruleset.Ruleset) (*bots.Patterns, error) {
 	}
 	p, err := bots.LoadFile(file)
 	if err != nil && named {
-		return nil, fmt.Errorf("%w (the rules name this file; where it is somewhere else, say so with -bots)", err)
+		return nil, fmt.Errorf("%w (the rules name this file; if it is elsewhere, name it with -bots)", err)
 	}
 	return p, err
 }
 
-// importTarget is where logs are imported to, and hits replayed.
+// importTarget is the installation that receives imported and replayed hits.
 type importTarget struct {
 	conn  *nats.Conn
 	rules *ruleset.Ruleset
 	close func() error
 }
 
-// targetFlags adds the flags that name a target, and returns what opens it. name is
-// that of the connection. Without rules the target has those that are in force there.
+// targetFlags adds the flags that name a target, and returns a function that opens
+// it. name is the name of the connection. Without rules the target uses the rules in
+// force there.
 func targetFlags(fs *flag.FlagSet, name string, t terminal) (open func(context.Context, *ruleset.Ruleset) (*importTarget, error)) {
 	path := fs.String("config", defaultConfig, "the aggregator's configuration `file`")
 	data := fs.String("data", "", "the data `directory` of the embedded default")
 	return func(ctx context.Context, rules *ruleset.Ruleset) (*importTarget, error) {
-		// What is worth knowing of the broker, the progress tells.
+		// The progress line reports the state of the broker.
 		log := slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError}))
 		if *data != "" {
 			return embeddedTarget(ctx, *data, name, rules, log)
@@ -120,8 +121,8 @@ func targetFlags(fs *flag.FlagSet, name string, t terminal) (open func(context.C
 	}
 }
 
-// knows makes sure that the aggregator has the lists. It would leave the views of
-// others out, and a log is imported only once.
+// knows makes sure that the aggregator has the lists: it would ignore the views of
+// others, and a log is imported only once.
 func (t *importTarget) knows(ctx context.Context, only string) error {
 	inForce, err := rulesInForce(ctx, t.conn)
 	if err != nil {
@@ -139,7 +140,7 @@ func errNoList(name string) error {
 	return fmt.Errorf("the aggregator has no list %s and would leave its hits out: add it to the rules there first", name)
 }
 
-// daemonTarget is a running aggregator, which the configuration names.
+// daemonTarget is the running aggregator of a configuration.
 func daemonTarget(path, name string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
 	c, err := config.Load(path)
 	if err != nil {
@@ -155,14 +156,14 @@ func daemonTarget(path, name string, rules *ruleset.Ruleset, log *slog.Logger) (
 	return &importTarget{nc, rules, func() error { nc.Close(); return nil }}, nil
 }
 
-// embeddedTarget is an embedded backend: the one that runs in a directory, or
-// else one that is started for the time being.
+// embeddedTarget is the embedded backend that runs in a directory, or else one that
+// it starts for the command.
 func embeddedTarget(ctx context.Context, dir, name string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("there is no directory %s: name the dir of the site's configuration, or create it for a site that is to come", dir)
+		return nil, fmt.Errorf("no directory %s: name the dir of the site's configuration, or create it for a new site", dir)
 	}
 	if url, err := embedded.URL(dir); err == nil {
-		// One try: a file that a crash has left behind leads nowhere.
+		// One try: after a crash the file names a port where nothing listens.
 		if probe, err := nats.Connect(url, nats.Timeout(2*time.Second)); err == nil {
 			probe.Close()
 			nc, err := nats.Connect(url, app.ConnectOptions(name, log)...)
@@ -208,7 +209,7 @@ func importLog(ctx context.Context, o importer.Options, name string, t terminal)
 	p.end()
 	if err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("importing %s was broken off; the same command again goes on with it", name)
+			return fmt.Errorf("importing %s was interrupted; run the same command again to go on", name)
 		}
 		if errors.Is(err, importer.ErrNoUserAgents) {
 			err = fmt.Errorf("%w. Import a log that has them, such as one in combined format, or count all of these requests as readers' with -without-bots-check", err)
@@ -220,8 +221,8 @@ func importLog(ctx context.Context, o importer.Options, name string, t terminal)
 	return nil
 }
 
-// openLog opens a log so that it can be read twice: what comes in on standard
-// input is kept in a temporary file.
+// openLog opens a log so that it can be read twice: it copies standard input and pipes
+// to a temporary file.
 func openLog(name string, t terminal) (io.ReadSeekCloser, error) {
 	if name != "-" {
 		f, err := os.Open(name)
@@ -239,7 +240,7 @@ func openLog(name string, t terminal) (io.ReadSeekCloser, error) {
 }
 
 func keep(r io.Reader) (io.ReadSeekCloser, error) {
-	f, err := os.CreateTemp("", "hotboard-import-") // readable by nobody else
+	f, err := os.CreateTemp("", "hotboard-import-") // readable by the owner only
 	if err != nil {
 		return nil, fmt.Errorf("keeping the log for a second reading: %w", err)
 	}
@@ -250,7 +251,7 @@ func keep(r io.Reader) (io.ReadSeekCloser, error) {
 	return kept, nil
 }
 
-// keptLog is a temporary file that is removed when it is closed.
+// keptLog is a temporary file that Close removes.
 type keptLog struct{ *os.File }
 
 // Close closes and removes the file.

@@ -19,7 +19,7 @@ Usage:
 
   aggregator [-config FILE]                  run until interrupted
   aggregator check [-config FILE | -rules FILE]
-                                             say what is wrong with a configuration
+                                             find mistakes in a configuration
   aggregator import [-config FILE | -data DIR] LOG...
                                              count access logs; - is standard input
   aggregator replay [-config FILE | -data DIR] FILE...
@@ -27,38 +27,37 @@ Usage:
   aggregator bots [-file FILE] [-rules FILE] say which User-Agents are bots', and why
   aggregator version                         say which build this is
 
-FILE is aggregator.yaml unless it is given. Each command tells more with -help.
+FILE defaults to aggregator.yaml. Run a command with -help for more.
 
 While it runs:
 
-  SIGHUP             reads the rules again
-  SIGTERM, SIGINT    finish what is being counted and stop; a second one aborts
+  SIGHUP             reloads the rules
+  SIGTERM, SIGINT    finishes the commits in progress and stops; a second one aborts
 
 `
 
-// defaultConfig is the configuration file where none is named.
+// defaultConfig is the default configuration file.
 const defaultConfig = "aggregator.yaml"
 
-// errUsage ends a command whose arguments make no sense; what is wrong has been
-// said already.
+// errUsage ends a command with wrong arguments, after a message to the user.
 var errUsage = errors.New("usage")
 
-// terminal is what a command speaks to.
+// terminal is the input and output of a command.
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
 func main() {
-	// The first signal ends the context. From then on a signal does what it does
-	// to any program: it kills.
+	// The first signal ends the context. A second one kills the process, as in any
+	// program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], terminal{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// run runs one command and returns the exit status: 0, 1 for a failure, 2 for
-// arguments that make no sense.
+// run runs one command and returns the exit status: 0, 1 for a failure, 2 for wrong
+// arguments.
 func run(ctx context.Context, args []string, t terminal) int {
 	command, rest := "serve", args
 	if len(args) > 0 && (args[0] == "" || args[0][0] != '-') {
@@ -81,7 +80,7 @@ func run(ctx context.Context, args []string, t terminal) int {
 	case "help":
 		fmt.Fprint(t.out, usage)
 	default:
-		fmt.Fprintf(t.err, "aggregator: there is no command %q\n\n%s", command, usage)
+		fmt.Fprintf(t.err, "aggregator: unknown command %q\n\n%s", command, usage)
 		err = errUsage
 	}
 	switch {
@@ -95,7 +94,7 @@ func run(ctx context.Context, args []string, t terminal) int {
 	}
 }
 
-// flags returns the flag set of a command. text is what its -help begins with.
+// flags returns the flag set of a command. text begins its -help.
 func flags(name, text string, t terminal) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(t.err)
@@ -106,17 +105,16 @@ func flags(name, text string, t terminal) *flag.FlagSet {
 	return fs
 }
 
-// parse reads a command's arguments. It takes no others than flags unless
-// others is set.
+// parse reads a command's arguments. It refuses any but flags unless others is set.
 func parse(fs *flag.FlagSet, args []string, others bool) error {
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
-		return errUsage // package flag has said what is wrong
+		return errUsage // package flag has printed the mistake
 	}
 	if !others && fs.NArg() > 0 {
-		fmt.Fprintf(fs.Output(), "aggregator: nothing can be done with %q\n\n", fs.Arg(0))
+		fmt.Fprintf(fs.Output(), "aggregator: unexpected argument %q\n\n", fs.Arg(0))
 		fs.Usage()
 		return errUsage
 	}

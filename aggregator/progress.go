@@ -9,8 +9,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/importer"
 )
 
-// progress shows how far an import or a replay is: on a terminal one line that changes,
-// elsewhere only what it waits for.
+// progress shows the progress of an import or a replay: on a terminal one changing
+// line, elsewhere only the reasons for waiting.
 type progress struct {
 	w        io.Writer
 	name     string

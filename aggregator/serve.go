@@ -26,7 +26,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// stopTimeout is how long what is being counted may take after a signal.
+// stopTimeout is how long commits in progress may take after a signal.
 const stopTimeout = 30 * time.Second
 
 func serve(ctx context.Context, args []string, t terminal) error {
@@ -74,7 +74,7 @@ func serve(ctx context.Context, args []string, t terminal) error {
 	for {
 		select {
 		case <-hup:
-			_ = a.ReloadRules() // it has logged what is wrong
+			_ = a.ReloadRules() // it has logged the mistake
 		case <-ctx.Done():
 			log.Info("stopping")
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -84,8 +84,8 @@ func serve(ctx context.Context, args []string, t terminal) error {
 	}
 }
 
-// reloader returns what reads the rules again. Of the rest of the file it only
-// says that it needs a restart.
+// reloader returns a function that reads the rules again. If anything else in the
+// file has changed, it only logs that this needs a restart.
 func reloader(path string, running *config.Config, log *slog.Logger) func() (*ruleset.Ruleset, error) {
 	return func() (*ruleset.Ruleset, error) {
 		c, err := config.Load(path)
@@ -95,13 +95,13 @@ func reloader(path string, running *config.Config, log *slog.Logger) func() (*ru
 		was, is := *running, *c
 		was.Rules, is.Rules, was.RulesFile, is.RulesFile = nil, nil, "", ""
 		if !reflect.DeepEqual(was, is) {
-			log.Warn("settings beside the rules have changed; they take effect at the next start")
+			log.Warn("settings other than rules have changed; they take effect at the next start")
 		}
 		return c.Rules, nil
 	}
 }
 
-// connect returns a connection to the broker, which may still be away.
+// connect returns a connection to the broker, which need not be there yet.
 func connect(c *config.Config, name string, log *slog.Logger) (*nats.Conn, error) {
 	n := c.NATS
 	options := app.ConnectOptions(name, log)
@@ -125,7 +125,7 @@ func connect(c *config.Config, name string, log *slog.Logger) (*nats.Conn, error
 }
 
 func openStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
-	// What is remembered of visitors and quotas must last longer than the log.
+	// Memos of visitors and quotas must last longer than the log.
 	keep := max(store.DefaultMemoKeep, time.Duration(c.NATS.MaxAge)+24*time.Hour)
 	if c.SQLite != nil {
 		return sqlitestore.Open(ctx, sqlitestore.Options{Path: string(c.SQLite.Path), Shards: c.Shards, MemoKeep: keep})
@@ -134,8 +134,8 @@ func openStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.S
 	return redisstore.Open(ctx, o)
 }
 
-// waitForStore opens the store, and waits for one that is away: the machines of
-// an installation may start in any order.
+// waitForStore opens the store, and waits while it is away: the machines of an
+// installation may start in any order.
 func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
 	var w *waiting
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -161,8 +161,8 @@ func waitForStore(ctx context.Context, c *config.Config, log *slog.Logger) (stor
 	}
 }
 
-// storeAway reports whether a store that could not be opened may come by itself, or
-// once an operator has put it right.
+// storeAway reports whether err may pass by itself, or once an operator has corrected
+// the server's settings.
 func storeAway(err error) bool {
 	if network := net.Error(nil); errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrEvicts) {
 		return true

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-const versionUsage = `Says which build this is.
+const versionUsage = `Prints the version of this build.
 
 Usage:
 
@@ -26,8 +26,8 @@ func printVersion(args []string, t terminal) error {
 	return nil
 }
 
-// build returns the version of the module and the revision it was built from,
-// as far as the build knows them.
+// build returns the version of the module and the revision it was built from; each
+// may be empty.
 func build() (version, revision string) {
 	version = "(devel)"
 	info, ok := debug.ReadBuildInfo()

@@ -13,8 +13,8 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// waiting answers on the daemon's address while the store is away at the start,
-// so that whoever asks is told what is missing instead of nothing.
+// waiting answers on the daemon's address while the store is away at the start, so
+// that probes and people see the reason.
 type waiting struct {
 	server *http.Server
 	since  time.Time
@@ -23,8 +23,8 @@ type waiting struct {
 	reason error
 }
 
-// startWaiting listens until stop, and says reason. An address that cannot be
-// had is only logged: the daemon itself will fail on it.
+// startWaiting listens until stop, and answers with reason. An address that is in use
+// is only logged: the daemon itself will fail on it.
 func startWaiting(address string, reason error, log *slog.Logger) *waiting {
 	w := &waiting{since: time.Now().UTC(), reason: reason}
 	mux := http.NewServeMux()
@@ -42,7 +42,7 @@ func startWaiting(address string, reason error, log *slog.Logger) *waiting {
 	return w
 }
 
-// because notes why the store cannot be opened.
+// because records why the store cannot be opened.
 func (w *waiting) because(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

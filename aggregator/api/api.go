@@ -1,9 +1,8 @@
-// Package api is the reading API: boards, items and totals as JSON, over HTTP
-// and, for edges that serve it to their visitors, over NATS. openapi.yaml
-// describes it.
+// Package api is the reading API: boards, items and totals as JSON, over HTTP and,
+// for edges that serve it to their visitors, over NATS. openapi.yaml describes it.
 //
-// An answer holds for a time slice. However many ask the same question within
-// one, the store is asked once.
+// An answer holds for a time slice. However many clients ask the same question in
+// it, the API asks the store once.
 package api
 
 import (
@@ -27,13 +26,13 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// DefaultSlice is how long an answer holds unless Options say otherwise.
+// DefaultSlice is the default time slice.
 const DefaultSlice = time.Second
 
 // MaxSlice is the longest time slice.
 const MaxSlice = 2 * time.Minute
 
-// Bounds of what answering may take.
+// Bounds of the work for one answer.
 const (
 	cacheBytes    = 32 << 20
 	buildsAtOnce  = 8
@@ -41,7 +40,7 @@ const (
 	maxCachedBody = cacheBytes / 8
 )
 
-// Options are the parts an API works with.
+// Options configures an API.
 type Options struct {
 	Boards *board.Boards
 	Rules  func() *ruleset.Ruleset
@@ -53,7 +52,7 @@ type Options struct {
 // API answers questions. It is safe for concurrent use.
 type API struct {
 	Options
-	// cache has the answers of the current time slice.
+	// cache holds the answers of the current time slice.
 	cache  *otter.Cache[reading.Request, entry]
 	rules  atomic.Uint64 // how often the rules have changed
 	flight singleflight.Group
@@ -62,14 +61,14 @@ type API struct {
 	unanswered *faults.Repeated
 }
 
-// entry is an answer with the time slice and the rules that it was made in.
+// entry is an answer with its time slice and the version of its rules.
 type entry struct {
 	slice  int64
 	rules  uint64
 	answer *reading.Answer
 }
 
-// entryBytes is about what an entry takes beside its body and strings.
+// entryBytes is roughly the memory of an entry beside its body and strings.
 const entryBytes = 400
 
 // New returns an API with an empty cache.
@@ -90,17 +89,17 @@ func New(o Options) *API {
 	return a
 }
 
-// Forget drops every cached answer: the rules have changed.
+// Forget drops every cached answer after a change of the rules.
 func (a *API) Forget() {
 	a.rules.Add(1)
 	a.cache.InvalidateAll()
 }
 
-// MaxAnswerBytes is the longest answer that an edge gets. With what is around it
-// it fits into the 1 MiB that a NATS server accepts by default.
+// MaxAnswerBytes is the longest answer for an edge. Together with its headers it
+// fits into the 1 MiB that a NATS server accepts by default.
 const MaxAnswerBytes = 760 << 10
 
-// Answer answers a question that an edge passed on.
+// Answer answers a question that an edge has forwarded.
 func (a *API) Answer(ctx context.Context, q *reading.Question) *reading.Answer {
 	ans := a.answer(ctx, q)
 	if len(ans.Body) > MaxAnswerBytes {
@@ -116,8 +115,8 @@ func (a *API) answer(ctx context.Context, q *reading.Question) *reading.Answer {
 	return a.answerOne(ctx, q.Requests[0])
 }
 
-// answerAll answers several requests in one: those that ask for what is not there
-// with null. Each is answered as if it were asked alone.
+// answerAll answers several requests in one JSON list, with null for what does not
+// exist. Each element equals the answer to that request alone.
 func (a *API) answerAll(ctx context.Context, requests []reading.Request) *reading.Answer {
 	boards := make([]json.RawMessage, len(requests))
 	tags := fnv.New64a()
@@ -136,7 +135,7 @@ func (a *API) answerAll(ctx context.Context, requests []reading.Request) *readin
 		fmt.Fprintln(tags, i, ans.ETag)
 	}
 	body, err := json.Marshal(map[string][]json.RawMessage{"boards": boards})
-	if err != nil { // JSON that was made here
+	if err != nil { // the JSON was made here
 		panic(err)
 	}
 	all.Body, all.ETag = append(body, '\n'), entityTag(tags.Sum64())
@@ -150,7 +149,7 @@ func (a *API) answerOne(ctx context.Context, r reading.Request) *reading.Answer 
 	rules := a.rules.Load()
 	ans := a.cached(r, slice, rules)
 	if ans == nil {
-		// The build goes on for the others when this caller goes away.
+		// The build goes on for other callers when this one goes away.
 		result := a.flight.DoChan(fmt.Sprintf("%d %d %#v", slice, rules, r), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTimeout)
 			defer cancel()
@@ -160,7 +159,7 @@ func (a *API) answerOne(ctx context.Context, r reading.Request) *reading.Answer 
 		case res := <-result:
 			ans = res.Val.(*reading.Answer)
 		case <-ctx.Done():
-			ans = unavailable("The question was given up before the answer was there.")
+			ans = unavailable("The request ended before the answer was ready.")
 		}
 	}
 	if ans.Status == http.StatusServiceUnavailable {
@@ -171,7 +170,8 @@ func (a *API) answerOne(ctx context.Context, r reading.Request) *reading.Answer 
 	return &holds
 }
 
-// cached returns the answer that was made in a slice under the rules of then, or nil.
+// cached returns the answer of a slice under the given version of the rules, or
+// nil.
 func (a *API) cached(r reading.Request, slice int64, rules uint64) *reading.Answer {
 	if e, ok := a.cache.GetIfPresent(r); ok && e.slice == slice && e.rules == rules {
 		return e.answer
@@ -179,9 +179,9 @@ func (a *API) cached(r reading.Request, slice int64, rules uint64) *reading.Answ
 	return nil
 }
 
-// build asks the boards, and keeps the answer for the rest of the slice.
+// build makes an answer from the boards and caches it for the rest of the slice.
 func (a *API) build(ctx context.Context, r reading.Request, slice int64, rules uint64) *reading.Answer {
-	// Another build may have ended since the caller looked.
+	// Another build may have ended since the caller looked in the cache.
 	if ans := a.cached(r, slice, rules); ans != nil {
 		return ans
 	}
@@ -222,7 +222,7 @@ func (a *API) failed(r reading.Request, err error) *reading.Answer {
 	return unavailable("The counts cannot be read at the moment; try again.")
 }
 
-// ask gets an answer from the boards.
+// ask reads an answer from the boards.
 func (a *API) ask(ctx context.Context, r reading.Request) (*reading.Answer, error) {
 	switch r.Kind {
 	case reading.ItemOf:
@@ -256,7 +256,7 @@ func (a *API) ask(ctx context.Context, r reading.Request) (*reading.Answer, erro
 	}
 }
 
-// items is the answer to a request for many.
+// items is the answer to a request for several items.
 type items struct {
 	List  string        `json:"list"`
 	Items []*board.Item `json:"items"` // null for one that is unknown
@@ -278,8 +278,8 @@ func (a *API) askItems(ctx context.Context, r reading.Request) (*reading.Answer,
 	return success(items{r.List, found}, items{r.List, same})
 }
 
-// success encodes v. The entity tag is that of same, which is v without the
-// time it was made at: two slices with the same content have the same tag.
+// success encodes v. Its entity tag comes from same, which is v without the time of
+// generation: two slices with the same content have the same tag.
 func success(v, same any) (*reading.Answer, error) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -28,15 +28,15 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == DescriptionPath {
 		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(OpenAPI) // the client's loss
+		_, _ = w.Write(OpenAPI) // the client has gone away
 		return
 	}
 	var body []byte
 	if r.Method == http.MethodPost {
 		var err error
-		// One byte more than there may be, so that Parse refuses too long a body.
+		// One byte over the limit, so that Parse refuses a longer body.
 		if body, err = io.ReadAll(io.LimitReader(r.Body, reading.MaxBodyBytes+1)); err != nil {
-			WriteError(w, r, reading.BadRequest("bad_body", "The body did not come to its end."))
+			WriteError(w, r, reading.BadRequest("bad_body", "The body is incomplete."))
 			return
 		}
 	}
@@ -56,8 +56,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ans.Write(w, r, ans.Holds)
 }
 
-// WriteError answers a request with an error, in the form that all of the
-// reading API's errors have.
+// WriteError answers a request with an error, in the form of all errors of the
+// reading API.
 func WriteError(w http.ResponseWriter, r *http.Request, e *reading.Error) {
 	e.Answer().Write(w, r, 0)
 }

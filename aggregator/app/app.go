@@ -29,61 +29,61 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Options are the parts an App works with. Store, Conn and Rules have to be given.
+// Options configures an App. Store, Conn and Rules are required.
 type Options struct {
-	// Store keeps the counts. It stays the caller's, who closes it after Stop.
+	// Store keeps the counts. The caller closes it after Stop.
 	Store store.Store
-	// Conn is the connection to the broker. It stays the caller's, who closes it
-	// after Stop. See [ConnectOptions].
+	// Conn is the connection to the broker. The caller closes it after Stop. See
+	// [ConnectOptions].
 	Conn *nats.Conn
-	// Rules are the rules to begin with. Default: those that LoadRules returns.
+	// Rules are the first rules. Default: those that LoadRules returns.
 	Rules *ruleset.Ruleset
-	// LoadRules reads the rules again for ReloadRules. Without it there is no
-	// POST /-/reload.
+	// LoadRules reads the rules again for ReloadRules. Without it POST /-/reload does
+	// not exist.
 	LoadRules func() (*ruleset.Ruleset, error)
-	// ReloadToken is the bearer token that POST /-/reload and POST /-/acknowledge ask
-	// for. Without it only programs on the same machine may.
+	// ReloadToken is the bearer token for POST /-/reload and POST /-/acknowledge.
+	// Without it only programs on the same machine may use them.
 	ReloadToken string
-	// Listen is the address of the HTTP listener, such as 127.0.0.1:7070. Empty:
-	// there is none, and the caller serves Handler.
+	// Listen is the address of the HTTP listener, such as 127.0.0.1:7070. Empty: no
+	// listener; the caller serves Handler.
 	Listen string
-	// Wait makes a log that was made for another store a fault that Start waits for,
-	// as it does for a log that is away, and not an error.
+	// Wait lets Start succeed when the log was made for another store, with a fault
+	// instead of an error, as for a log that is away.
 	Wait bool
-	// Slice is how long an answer holds. Default: [api.DefaultSlice].
+	// Slice is the time slice of answers. Default: [api.DefaultSlice].
 	Slice time.Duration
 	// BehindAfter is how long an accepted hit may wait to be counted before that is a
 	// fault. Default: [hit.BehindAfter].
 	BehindAfter time.Duration
-	// Log says how the broker keeps the log.
+	// Log configures how the broker keeps the log.
 	Log ingest.LogOptions
-	// Logger gets what an operator should know. Default: slog.Default().
+	// Logger receives messages for operators. Default: slog.Default().
 	Logger *slog.Logger
-	// Faults gets what is wrong. Default: a new one.
+	// Faults receives the faults. Default: a new one.
 	Faults *faults.Registry
-	// Registry gets the metrics, and is what /metrics shows. Default: a new one.
+	// Registry receives the metrics, and /metrics serves it. Default: a new one.
 	Registry *prometheus.Registry
-	// Now is the clock of the boards: which periods are the current ones. Counting
-	// uses no clock. Default: time.Now.
+	// Now is the clock of the boards, which tells the current periods. Counting uses
+	// no clock. Default: time.Now.
 	Now func() time.Time
 }
 
 // App is one aggregator.
 type App struct {
-	opts     Options
-	rules    atomic.Pointer[ruleset.Ruleset]
-	faults   *faults.Registry
-	ingest   *ingest.Ingest
-	api      *api.API
-	bus      *bus
-	waiting  *waiting
-	outcomes *outcomes
-	metrics  *metrics
-	handler  http.Handler
+	opts      Options
+	rules     atomic.Pointer[ruleset.Ruleset]
+	faults    *faults.Registry
+	ingest    *ingest.Ingest
+	api       *api.API
+	responder *responder
+	waiting   *waiting
+	outcomes  *outcomes
+	metrics   *metrics
+	handler   http.Handler
 
 	mu       sync.Mutex // held by Start, Stop and reloads
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when nothing runs any more
+	done     chan struct{} // closed when everything has ended
 	listener net.Listener
 }
 
@@ -138,12 +138,12 @@ func New(o Options) (*App, error) {
 		Boards: boards, Rules: a.rules.Load,
 		Slice: o.Slice, Now: o.Now, Logger: o.Logger,
 	})
-	a.bus = newBus(a)
+	a.responder = newResponder(a)
 	a.handler = a.newHandler()
 	return a, nil
 }
 
-// owner names this process among others that fold the same store.
+// owner returns an id for this process among those that fold the same store.
 func owner() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -155,13 +155,13 @@ func owner() string {
 }
 
 // Start begins to fold and to answer. It fails when the HTTP listener cannot be
-// opened, and when the log is there but was made for another store; a broker or
-// store that is away is waited for. ctx bounds the start only.
+// opened, and when the log was made for another store. It waits for a broker or
+// store that is away. ctx bounds the start only.
 func (a *App) Start(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done != nil {
-		return errors.New("the aggregator was started before")
+		return errors.New("the aggregator has already been started")
 	}
 	if a.opts.Conn.IsConnected() {
 		if err := a.ingest.Ensure(ctx); errors.Is(err, ingest.ErrShards) && !a.opts.Wait {
@@ -176,7 +176,7 @@ func (a *App) Start(ctx context.Context) error {
 			return fmt.Errorf("listening on %s: %w (is another aggregator running? choose another address with listen)", a.opts.Listen, err)
 		}
 	}
-	if err := a.bus.subscribe(a.opts.Conn); err != nil {
+	if err := a.responder.subscribe(a.opts.Conn); err != nil {
 		a.closeListener()
 		return err
 	}
@@ -184,7 +184,7 @@ func (a *App) Start(ctx context.Context) error {
 	a.cancel, a.done = cancel, make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer close(a.outcomes.folds) // nothing is committed any more
+		defer close(a.outcomes.folds) // nothing commits any more
 		a.ingest.Run(run)
 	})
 	wg.Go(func() { a.outcomes.run(run) })
@@ -197,8 +197,8 @@ func (a *App) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends what Start began: what is being committed and what is being
-// answered is finished, unless ctx ends first.
+// Stop ends the work that Start began. Commits and answers in progress finish,
+// unless ctx ends first.
 func (a *App) Stop(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +206,7 @@ func (a *App) Stop(ctx context.Context) error {
 		return nil
 	}
 	a.cancel()
-	a.bus.unsubscribe()
+	a.responder.unsubscribe()
 	select {
 	case <-a.done:
 		return nil
@@ -215,7 +215,7 @@ func (a *App) Stop(ctx context.Context) error {
 	}
 }
 
-// Addr returns the address of the HTTP listener; nil when there is none.
+// Addr returns the address of the HTTP listener, or nil without one.
 func (a *App) Addr() net.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -228,8 +228,8 @@ func (a *App) Addr() net.Addr {
 // Rules returns the rules in force.
 func (a *App) Rules() *ruleset.Ruleset { return a.rules.Load() }
 
-// Reload puts rules in force, from the next fold and the next answer on. Rules
-// with a mistake are refused as a whole, and the old ones stay.
+// Reload puts rules in force, from the next fold and the next answer on. It refuses
+// rules with a mistake as a whole, and the old ones stay.
 func (a *App) Reload(r *ruleset.Ruleset) error {
 	err := r.Provision()
 	a.metrics.reloaded(err)
@@ -243,12 +243,12 @@ func (a *App) Reload(r *ruleset.Ruleset) error {
 	return nil
 }
 
-// ReloadRules is Reload with the rules that Options.LoadRules returns.
+// ReloadRules reloads the rules that Options.LoadRules returns.
 func (a *App) ReloadRules() error {
 	if a.opts.LoadRules == nil {
-		return errors.New("nothing says where the rules are read from")
+		return errors.New("the aggregator was started without a source of rules to reload")
 	}
-	a.mu.Lock() // two at once could put the older rules in force last
+	a.mu.Lock() // a concurrent reload could put older rules in force last
 	defer a.mu.Unlock()
 	r, err := a.opts.LoadRules()
 	if err != nil {
@@ -259,8 +259,8 @@ func (a *App) ReloadRules() error {
 	return a.Reload(r)
 }
 
-// Handler returns everything that the HTTP listener serves: the reading API,
-// health and metrics. It is for operators and programs, not for visitors.
+// Handler returns the handler of the HTTP listener: the reading API, health and
+// metrics. It is for operators and programs, not for visitors.
 func (a *App) Handler() http.Handler { return a.handler }
 
 // Registry returns the metrics.
@@ -268,6 +268,6 @@ func (a *App) Registry() *prometheus.Registry { return a.opts.Registry }
 
 func (a *App) closeListener() {
 	if a.listener != nil {
-		_ = a.listener.Close() // it never served anybody
+		_ = a.listener.Close() // it has served nobody
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ConnectOptions returns the options of a connection that an App can use: it
-// waits for the broker however long it is away, and never sends what was
-// reported as failed later after all.
+// ConnectOptions returns the options of a connection for an App: it waits for the
+// broker without a time limit, and never sends a message late after reporting its
+// failure.
 func ConnectOptions(name string, log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.Name(name),
@@ -30,13 +30,13 @@ func ConnectOptions(name string, log *slog.Logger) []nats.Option {
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS again", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			level := slog.LevelDebug // the fault log_away is shown already
+			level := slog.LevelDebug // the fault log_away is active already
 			if errors.Is(err, nats.ErrAuthorization) {
 				level = slog.LevelError
 			}
 			log.Log(context.Background(), level, "NATS cannot be reached", "error", err)
 		}),
-		nats.IgnoreAuthErrorAbort(), // credentials may be put right on the server
+		nats.IgnoreAuthErrorAbort(), // an operator may correct the credentials on the server
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {

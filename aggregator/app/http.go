@@ -23,9 +23,9 @@ import (
 
 const (
 	// stuckAfter is how long a worker may stand still before the process counts as
-	// dead. It is long: being restarted helps only against what would last for ever.
+	// dead. It is long, because a restart helps only against a permanent hang.
 	stuckAfter = 5 * time.Minute
-	// readyTimeout bounds the questions behind /-/ready, which has to fail fast.
+	// readyTimeout bounds the checks behind /-/ready, which must fail fast.
 	readyTimeout = time.Second
 	// drainTimeout is how long requests may go on after Stop.
 	drainTimeout = 5 * time.Second
@@ -37,7 +37,7 @@ func (a *App) newHandler() http.Handler {
 	mux.HandleFunc("GET /-/ready", a.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(a.opts.Logger.Handler(), slog.LevelError)}))
 	if a.opts.LoadRules != nil {
-		// A page in a browser on this machine must not reload either.
+		// A page in a local browser must not reload either.
 		mux.Handle("POST /-/reload", http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.reload)))
 	}
 	mux.Handle("POST /-/acknowledge", http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.acknowledge)))
@@ -45,8 +45,8 @@ func (a *App) newHandler() http.Handler {
 		api.WriteError(w, r, &reading.Error{Status: http.StatusNotFound, Code: "not_found", Message: "There is nothing here."})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Not through the mux, which would clean the path: an item's id may hold
-		// two slashes in a row.
+		// Not through the mux, which would clean the path: an item's id may have two
+		// consecutive slashes.
 		if reading.Serves(r.URL.EscapedPath()) || r.URL.Path == api.DescriptionPath {
 			began := time.Now()
 			s := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
@@ -86,7 +86,7 @@ func (a *App) serve(ctx context.Context) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		if server.Shutdown(drain) != nil {
-			_ = server.Close() // what has not ended by now is cut off
+			_ = server.Close() // cuts off the remaining requests
 		}
 	}()
 	if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -95,8 +95,8 @@ func (a *App) serve(ctx context.Context) {
 	<-stopped
 }
 
-// healthy is for what restarts dead processes. It fails slowly, and never
-// because something else is away: a restart would not bring that back.
+// healthy is for supervisors that restart dead processes. It fails slowly, and
+// never because another service is away, which a restart would not help.
 func (a *App) healthy(w http.ResponseWriter, _ *http.Request) {
 	if d := a.ingest.Stuck(); d > stuckAfter {
 		http.Error(w, fmt.Sprintf("A shard has not moved for %s.", d.Round(time.Second)), http.StatusServiceUnavailable)
@@ -106,15 +106,16 @@ func (a *App) healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// ready is for load balancers, alerts and people. It fails at once, and says why.
+// ready is for load balancers, alerts and people. It fails at once, with the
+// reasons.
 func (a *App) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	faults.WriteReady(w, a.Faults(ctx))
 }
 
-// Faults returns what is wrong now: what is known, and whether the store and the
-// broker answer at this moment.
+// Faults returns the current faults, and checks now whether the store and the
+// broker answer.
 func (a *App) Faults(ctx context.Context) []faults.Fault {
 	found := a.faults.Active()
 	known := func(k faults.Kind) bool {
@@ -134,14 +135,14 @@ func (a *App) Faults(ctx context.Context) []faults.Fault {
 	return found
 }
 
-// acknowledge takes note of what the counts lack, which is a fault until then.
+// acknowledge ends the fault of lost hits: the operator knows of them.
 func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) {
 	if !a.mayOperate(w, r) {
 		return
 	}
 	losses, err := a.opts.Store.Acknowledge(r.Context())
 	for _, l := range losses {
-		a.opts.Logger.Warn("it is acknowledged that the counts lack batches", "shard", l.Shard, "edge", l.Edge, "from", l.From, "to", l.To, "batches", l.Batches)
+		a.opts.Logger.Warn("an operator acknowledged lost batches", "shard", l.Shard, "edge", l.Edge, "from", l.From, "to", l.To, "batches", l.Batches)
 	}
 	a.ingest.ShowLosses(r.Context())
 	if err != nil {
@@ -152,7 +153,7 @@ func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) {
 		losses = []store.Loss{}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(struct { // the client's loss
+	_ = json.NewEncoder(w).Encode(struct { // the client has gone away
 		Acknowledged []store.Loss `json:"acknowledged"`
 	}{losses})
 }
@@ -169,13 +170,14 @@ func (a *App) reload(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintln(w, `{"ok":true}`)
 }
 
-// mayOperate reports whether a request may change anything, and refuses it if not.
+// mayOperate reports whether a request may change the aggregator, and answers it if
+// not.
 func (a *App) mayOperate(w http.ResponseWriter, r *http.Request) bool {
 	if a.operator(r) {
 		return true
 	}
 	api.WriteError(w, r, &reading.Error{Status: http.StatusForbidden, Code: "forbidden",
-		Message: "This needs the bearer token of the configuration, or a request from the same machine when there is none."})
+		Message: "Send the configured bearer token, or, if none is configured, ask from the same machine."})
 	return false
 }
 
@@ -184,7 +186,7 @@ func (a *App) operator(r *http.Request) bool {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		return ok && subtle.ConstantTimeCompare([]byte(token), []byte(a.opts.ReloadToken)) == 1
 	}
-	// A proxy on this machine speaks for somebody else.
+	// A proxy on this machine forwards requests of others.
 	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
 		return false
 	}

@@ -17,12 +17,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "hotboard_request_duration_seconds",
-			Help:    "How long requests took, by where they came in, and whether they were answered.",
+			Help:    "Duration of requests, by entry point and whether they were answered.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}, []string{"via", "answered"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_outcomes_total",
-			Help: "Verdicts on votes and used-up keys that edges were to be told of, by result: published, failed, or dropped because there were too many.",
+			Help: "Verdicts on votes and used-up keys for edges, by result: published, failed, or dropped because there were too many.",
 		}, []string{"result"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_rules_reloads_total",

@@ -16,21 +16,21 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Bounds of what telling edges of votes may take.
+// Bounds of the work of reporting verdicts to edges.
 const (
 	outcomesWaiting = 100_000 // verdicts and used-up keys
 	foldsWaiting    = 1024
-	// outcomesAtOnce fit into one message: none takes 256 bytes, and a message of
-	// hits may be as large.
+	// outcomesAtOnce fit into one message: none takes 256 bytes, and the limit is that
+	// of a message of hits.
 	outcomesAtOnce = hit.MaxBatchBytes / 256
-	// ranksAtOnce bounds how many items of a list are ranked after one fold.
+	// ranksAtOnce bounds the items of a list that are ranked after one fold.
 	ranksAtOnce  = 256
 	ranksTimeout = 2 * time.Second
 )
 
-// outcomes tells edges what became of votes. Counting never waits for it: what it
-// cannot keep up with is dropped, which costs nobody a count. An edge then lets
-// some more votes through that are refused here, or a voter sees no rank.
+// outcomes reports verdicts on votes to edges. Counting never waits for it: it
+// drops reports when it falls behind, which changes no count. An edge then accepts
+// some more votes that the aggregator refuses, or a voter sees no rank.
 type outcomes struct {
 	boards  *board.Boards
 	conn    *nats.Conn
@@ -47,7 +47,7 @@ func newOutcomes(boards *board.Boards, o *Options, m *metrics) *outcomes {
 
 func size(res *fold.Result) int64 { return int64(len(res.Verdicts) + len(res.Used)) }
 
-// committed takes in a fold that is in the store.
+// committed takes in a committed fold.
 func (o *outcomes) committed(res *fold.Result) {
 	n := size(res)
 	if n == 0 {
@@ -64,8 +64,8 @@ func (o *outcomes) committed(res *fold.Result) {
 	o.metrics.outcomes.WithLabelValues("dropped").Add(float64(n))
 }
 
-// run tells the edges until folds is closed. Once ctx is done it reads nothing
-// more to do so.
+// run reports to edges until folds is closed. Once ctx is done it reads nothing
+// more from the store.
 func (o *outcomes) run(ctx context.Context) {
 	for res := range o.folds {
 		o.tell(ctx, res)
@@ -74,7 +74,7 @@ func (o *outcomes) run(ctx context.Context) {
 }
 
 func (o *outcomes) tell(ctx context.Context, res *fold.Result) {
-	for used := range slices.Chunk(res.Used, outcomesAtOnce) { // first: nothing has to be read for it
+	for used := range slices.Chunk(res.Used, outcomesAtOnce) { // first: it needs no reading
 		o.publish(&hit.Outcomes{Used: used}, len(used))
 	}
 	if len(res.Verdicts) == 0 {
@@ -95,8 +95,8 @@ func (o *outcomes) tell(ctx context.Context, res *fold.Result) {
 
 type listItem struct{ list, item string }
 
-// standings returns where the items that were voted for stand on the board of all
-// time. Those that it cannot tell are missing.
+// standings returns the standings of the items that got votes on the board of all
+// time. It omits those that it cannot read.
 func (o *outcomes) standings(ctx context.Context, verdicts []fold.Verdict) map[listItem]*board.Standing {
 	standings := map[listItem]*board.Standing{}
 	if o.waiting.Load() > outcomesWaiting/2 {
@@ -107,7 +107,7 @@ func (o *outcomes) standings(ctx context.Context, verdicts []fold.Verdict) map[l
 		switch v.Reason {
 		case ruleset.Counted, ruleset.Duplicate, ruleset.OverQuota:
 		default:
-			continue // it may be no item of the list
+			continue // it may not be an item of the list
 		}
 		k := listItem{v.List, v.Item}
 		if _, ok := standings[k]; !ok && len(items[v.List]) < ranksAtOnce {
@@ -120,7 +120,7 @@ func (o *outcomes) standings(ctx context.Context, verdicts []fold.Verdict) map[l
 	for list, ids := range items {
 		found, err := o.boards.Standings(ctx, list, ids)
 		if err != nil {
-			o.log.Debug("voters are not told the rank of their option", "list", list, "error", err)
+			o.log.Debug("verdicts on votes go out without ranks", "list", list, "error", err)
 			continue
 		}
 		for i, s := range found {
@@ -138,7 +138,7 @@ func (o *outcomes) publish(v *hit.Outcomes, n int) {
 	result := "published"
 	if err != nil {
 		result = "failed"
-		o.log.Debug("edges are not told what became of votes", "error", err)
+		o.log.Debug("publishing verdicts on votes", "error", err)
 	}
 	o.metrics.outcomes.WithLabelValues(result).Add(float64(n))
 }

@@ -13,15 +13,15 @@ import (
 const (
 	// waitingEdges bounds how many edges are remembered.
 	waitingEdges = 1024
-	// waitingForget is how long an edge that waited is remembered after its last word.
+	// waitingForget is how long an edge is remembered after its last report.
 	waitingForget = time.Hour
-	// waitingFresh is how long an edge's word on what the log refuses holds. It asks
+	// waitingFresh is how long an edge's report of a refusal holds. An edge reports
 	// every second while anything waits.
 	waitingFresh = 30 * time.Second
 )
 
-// waiting is what edges wait for, as they report it. Every aggregator hears all
-// reports, also those of requests that another one answers.
+// waiting holds the reports of edges whose batches wait. Every aggregator hears all
+// reports, also those that another one answers.
 type waiting struct {
 	faults *faults.Registry
 	after  time.Duration // see [Options.BehindAfter]

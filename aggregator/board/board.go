@@ -18,35 +18,35 @@ const (
 	MaxOffset = reading.MaxOffset
 )
 
-// Errors of a query that no store can answer.
+// Errors of a query for something that does not exist.
 var (
 	ErrUnknownList = errors.New("no such list")
 	ErrUnknownItem = errors.New("no such item")
-	ErrNotKept     = errors.New("this board is not kept")
+	ErrNotKept     = errors.New("board not kept")
 )
 
-// Boards answers what is hot. It is safe for concurrent use, and keeps nothing:
-// every answer is read from the store.
+// Boards answers queries for rankings. It is safe for concurrent use and stateless:
+// every answer comes from the store.
 type Boards struct {
 	store store.Store
 	rules func() *ruleset.Ruleset
 	now   func() time.Time
 }
 
-// New returns the boards of a store under the rules that rules returns at the
-// time of each query.
+// New returns the boards of a store. Each query uses the rules that rules returns
+// then.
 func New(s store.Store, rules func() *ruleset.Ruleset, now func() time.Time) *Boards {
 	return &Boards{store: s, rules: rules, now: now}
 }
 
-// Query asks for a part of one board.
+// Query selects a part of one board.
 type Query struct {
 	List   string
 	Period string // Hot or a ruleset.Period
 	Limit  int    // 1 to MaxLimit
-	Offset int    // 0 to MaxOffset: how many entries to leave out at the top
-	// At is zero for now. For hot it is the instant that ages are measured at:
-	// the counts stay those of now, and half-life sums cannot go back.
+	Offset int    // 0 to MaxOffset: entries to skip at the top
+	// At is zero for now. On the hot board it is the instant for ages: the counts stay
+	// the current ones, and half-life sums cannot go back.
 	At time.Time
 	// Explain adds the terms of each score of the hot board.
 	Explain bool
@@ -65,14 +65,14 @@ type Board struct {
 
 // Row is one item of a board.
 type Row struct {
-	// Rank is 1 and the number of items with a higher score: equal scores share
-	// a rank, and the next one leaves a gap ("1224" ranking).
+	// Rank is 1 plus the number of items with a higher score: equal scores share a
+	// rank, and the next one leaves a gap ("1224" ranking).
 	Rank    int64   `json:"rank"`
 	ID      string  `json:"id"`
 	Score   float64 `json:"score"`
 	Views   int64   `json:"views"`
 	Uniques int64   `json:"uniques"`
-	// Gap is how much score is missing to the row above; the first has none.
+	// Gap is the difference to the score of the row above; the first has none.
 	Gap *float64 `json:"gap,omitempty"`
 	Movement
 	Explain *Explain `json:"explain,omitempty"`
@@ -81,9 +81,9 @@ type Row struct {
 // Movement compares an item with the previous, closed period.
 type Movement struct {
 	Previous *Standing `json:"previous,omitempty"`
-	// Change is how many ranks the item has gained since; negative when it lost.
+	// Change is how many ranks the item has gained since; negative after a loss.
 	Change *int64 `json:"change,omitempty"`
-	// New says that the item was not on the previous period's board, though there was one.
+	// New is true for an item that was missing on the previous period's board.
 	New bool `json:"new,omitempty"`
 }
 
@@ -146,8 +146,8 @@ func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
 	return out, nil
 }
 
-// period returns the first n rows of the board of the period that holds at, and
-// notes the period's bounds in out.
+// period returns the first n rows of the board of the period at an instant, and
+// sets the period's bounds in out.
 func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at time.Time, n int) ([]Row, error) {
 	p := ruleset.Period(out.Period)
 	if !l.Keeps(p) {
@@ -177,8 +177,8 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 	return rows, nil
 }
 
-// keptFrom returns the beginning of the oldest period that is kept, measured
-// from the list's newest hit.
+// keptFrom returns the beginning of the oldest kept period, counted back from the
+// list's newest hit.
 func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p ruleset.Period) (time.Time, error) {
 	totals, err := b.totals(ctx, AllSet(l.Name))
 	if err != nil {
@@ -188,7 +188,8 @@ func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p ruleset.Period
 	return p.Add(newest, -l.Keep[p], l.Location()), nil
 }
 
-// move fills in how each row stood in the period before the one that begins at start.
+// move fills in each row's movement since the period before the one that begins at
+// start.
 func (b *Boards) move(ctx context.Context, l *ruleset.List, p ruleset.Period, start time.Time, rows []Row) error {
 	if len(rows) == 0 {
 		return nil
@@ -224,14 +225,14 @@ func moved(rank int64, previous *Standing) Movement {
 	return Movement{Previous: previous, Change: &change}
 }
 
-// standings returns the score and rank of items in a set whose shards have one
-// scale; nil for one that is not in it.
+// standings returns the score and rank of items in a set whose shards share one
+// scale; nil for an item that is not in it.
 func (b *Boards) standings(ctx context.Context, l *ruleset.List, set store.Set, ids []string) ([]*Standing, error) {
 	tallies, err := b.store.Scores(ctx, l.Kind(), set, ids)
 	if err != nil {
 		return nil, err
 	}
-	index := map[float64]int{} // of a score, into bounds: many items of the tail share one
+	index := map[float64]int{} // from score to index in bounds: many items of the tail share a score
 	var bounds [][]float64
 	for _, t := range tallies {
 		if t == nil {

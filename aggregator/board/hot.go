@@ -28,7 +28,7 @@ func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) 
 			return rows, err
 		}
 		// Sums and landmarks are read one after the other. A landmark moves once in
-		// hundreds of half-lives, but then the sums that were read are others.
+		// hundreds of half-lives, but that changes the meaning of the sums.
 		again, err := b.scale(ctx, l, at)
 		if err != nil {
 			return nil, err
@@ -44,8 +44,8 @@ func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) 
 	}
 }
 
-// floored returns the first n rows of a model that keeps its scores in order.
-// Items under the floor are left out, so more are read until there are enough.
+// floored returns the first n rows of a model whose scores the store keeps in
+// order. It leaves out items under the floor, and reads on until it has enough.
 func (b *Boards) floored(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]Row, error) {
 	for read := n; ; read *= 2 {
 		entries, err := b.summed(ctx, l, sc, read)
@@ -63,8 +63,8 @@ func (b *Boards) floored(ctx context.Context, l *ruleset.List, sc *scale, n int)
 	}
 }
 
-// summed returns the n items with the highest scores of a model that adds them
-// up as hits come in.
+// summed returns the n items with the highest scores of a model that adds up hits
+// as they come in.
 func (b *Boards) summed(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]store.Entry, error) {
 	set, ok := ScoreSet(l)
 	if !ok { // count
@@ -84,8 +84,8 @@ func (b *Boards) summed(ctx context.Context, l *ruleset.List, sc *scale, n int) 
 	return merge(shards, n), nil
 }
 
-// scale returns what the list's sums have to be multiplied by; nil when they are
-// scores as they stand.
+// scale returns the factors for the list's half-life sums; nil for other models,
+// whose sums are scores.
 func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) (*scale, error) {
 	if l.Score.Model != ruleset.HalfLife {
 		return nil, nil
@@ -98,8 +98,8 @@ func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) (*sca
 	return newScale(landmarks[0], at.UnixMilli(), time.Duration(l.Score.HalfLife).Milliseconds()), nil
 }
 
-// views makes rows of entries that have a score, and leaves out those with
-// fewer views than the list's floor.
+// views turns entries with a score into rows, and leaves out those with fewer views
+// than the list's floor.
 func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Entry) ([]Row, error) {
 	ids := make([]string, len(entries))
 	for i, e := range entries {
@@ -119,16 +119,16 @@ func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Ent
 	return rows, nil
 }
 
-// firstRead is the number of entries that gravity first reads of each order.
+// firstRead is the number of entries that gravity first reads from each order.
 const firstRead = 64
 
 // gravity returns the n items with the highest gravity scores at now, exactly.
 //
-// A gravity score rises with the points and falls with the age, and the store
-// has the items in the order of both (views bound points). This is the threshold
-// algorithm (Fagin, Lotem, Naor: "Optimal aggregation algorithms for
-// middleware", 2001): read both orders from the top, score every item that is
-// met, and stop when no item further down in both can beat the n-th best.
+// A gravity score rises with the points and falls with the age, and the store has
+// the items in the order of both (views bound points). This is the threshold
+// algorithm (Fagin, Lotem, Naor: "Optimal aggregation algorithms for middleware",
+// 2001): read both orders from the top, score every item found, and stop when no
+// item further down in both can beat the n-th best.
 func (b *Boards) gravity(ctx context.Context, l *ruleset.List, now int64, n int) ([]Row, error) {
 	for read := max(firstRead, n); ; read *= 2 {
 		rows, bound, err := b.candidates(ctx, l, now, read)
@@ -141,9 +141,9 @@ func (b *Boards) gravity(ctx context.Context, l *ruleset.List, now int64, n int)
 	}
 }
 
-// candidates returns the gravity rows, in order, of the items with the most
-// views and of the newest ones, read of each. No other item scores more than
-// bound; a negative bound says that there is no other.
+// candidates reads that many of the items with the most views and of the newest
+// ones, and returns their gravity rows in order. No other item scores more than
+// bound; a negative bound means that there is no other.
 func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, read int) (rows []Row, bound float64, err error) {
 	viewed, err := b.top(ctx, AllSet(l.Name), read)
 	if err != nil {
@@ -158,12 +158,11 @@ func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, rea
 		return rows, -1, err // all others are under the floor
 	}
 	views, published := viewed[read-1].Score, int64(newest[read-1].Score)
-	// Uniques are never more than views.
+	// Uniques never exceed views.
 	return rows, Gravity(&l.Score, Points(*l.Weights, views, views), Age(now, published)), nil
 }
 
-// score returns the gravity rows, in order, of all items that are in one of the
-// two orders.
+// score returns the gravity rows, in order, of all items in either order.
 func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, newest []store.Entry) ([]Row, error) {
 	ids := make([]string, 0, len(viewed)+len(newest))
 	for _, e := range viewed {
@@ -251,7 +250,7 @@ func explain(l *ruleset.List, now int64, r *Row, item *store.Item) *Explain {
 	return e
 }
 
-// sourceName is how the API calls a source of a publish time.
+// sourceName is the API's name of a source.
 func sourceName(s hit.Source) string {
 	switch s {
 	case hit.FromOrigin:

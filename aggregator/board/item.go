@@ -12,7 +12,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Item is everything that is known of one item.
+// Item is the full report on one item.
 type Item struct {
 	List          string    `json:"list"`
 	ID            string    `json:"id"`
@@ -24,8 +24,8 @@ type Item struct {
 	FirstHitAt    time.Time `json:"first_hit_at"`
 	LastHitAt     time.Time `json:"last_hit_at"`
 	GeneratedAt   time.Time `json:"generated_at"`
-	// Boards holds the item's place on each current board that it is on, by
-	// hot, hour, day, week, month and all.
+	// Boards holds the item's place on each current board that lists it, by hot, hour,
+	// day, week, month and all.
 	Boards map[string]*Place `json:"boards"`
 }
 
@@ -36,8 +36,8 @@ type Place struct {
 	Score   float64 `json:"score"`
 	Views   int64   `json:"views"`
 	Uniques int64   `json:"uniques"`
-	// Ahead is the item next above in score, and Gap how much score is missing
-	// to it; the first has neither.
+	// Ahead is the item with the next higher score, and Gap the difference to it; the
+	// first has neither.
 	Ahead string   `json:"ahead,omitempty"`
 	Gap   *float64 `json:"gap,omitempty"`
 	Movement
@@ -56,9 +56,9 @@ func (b *Boards) Item(ctx context.Context, list, id string) (*Item, error) {
 	return items[0], nil
 }
 
-// Items reports on items in order; nil stands for one that is unknown. Its errors
-// are [ErrUnknownList], or the store's. However many items there are, it asks the
-// store a fixed number of questions, but for what a gravity board needs.
+// Items reports on items in order; nil for an unknown one. Its errors are
+// [ErrUnknownList], or the store's. However many items there are, it sends the
+// store a fixed number of queries, except for gravity boards.
 func (b *Boards) Items(ctx context.Context, list string, ids []string) ([]*Item, error) {
 	l := b.rules().List(list)
 	if l == nil {
@@ -128,7 +128,7 @@ func (b *Boards) fillPlaces(ctx context.Context, l *ruleset.List, items []*Item,
 
 	var ranked []*Item
 	for _, it := range items {
-		if it.Views >= l.Score.MinViews { // else not on the hot board
+		if it.Views >= l.Score.MinViews { // others are not on the hot board
 			ranked = append(ranked, it)
 		}
 	}
@@ -163,9 +163,8 @@ func (b *Boards) hotPlaces(ctx context.Context, l *ruleset.List, items []*Item, 
 	return b.places(ctx, l, set, sc, items)
 }
 
-// gravityPlaces works out places on a gravity board, which has no order in the
-// store to count in. It goes on reading until no item that it has not met can be
-// ahead, but not beyond MaxLimit.
+// gravityPlaces works out places on a gravity board, for which the store has no
+// order. It reads on until no unread item can be ahead, but not beyond MaxLimit.
 func (b *Boards) gravityPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) ([]*Place, error) {
 	places := make([]*Place, len(items))
 	open := make([]*Place, len(items))
@@ -190,8 +189,8 @@ func (b *Boards) gravityPlaces(ctx context.Context, l *ruleset.List, items []*It
 	return places, nil
 }
 
-// find fills in where a score is among rows that are in order, and hold all that
-// are ahead of it.
+// find fills in the place of a score among ordered rows that include all higher
+// ones.
 func (p *Place) find(rows []Row) {
 	ahead := sort.Search(len(rows), func(i int) bool { return rows[i].Score <= p.Score })
 	if ahead >= MaxLimit {
@@ -204,8 +203,8 @@ func (p *Place) find(rows []Row) {
 	}
 }
 
-// places returns the places of items in a set, nil for one that is not in it. sc
-// is nil for scores as they stand.
+// places returns the places of items in a set, nil for an item that is not in it.
+// sc is nil when the set holds scores, not half-life sums.
 func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc *scale, items []*Item) ([]*Place, error) {
 	ids := make([]string, len(items))
 	for i, it := range items {
@@ -231,7 +230,7 @@ func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc 
 			score *= sc.shard[own]
 		}
 		bound := b.bounds(score, sc)
-		bound[own] = t.Score // scaled and back it could be less, and the item ahead of itself
+		bound[own] = t.Score // scaled back and forth it could be lower, and the item ahead of itself
 		places[i] = &Place{Score: score, Uniques: t.Uniques}
 		of, bounds = append(of, places[i]), append(bounds, bound)
 	}
@@ -265,9 +264,9 @@ func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc 
 	return places, nil
 }
 
-// Standings returns the score of each item on the list's board of all time and
-// its rank there, in order; nil for one that is not on it. Its errors are
-// [ErrUnknownList], or the store's.
+// Standings returns the standing of each item on the list's board of all time, in
+// order; nil for an item that is not on it. Its errors are [ErrUnknownList], or the
+// store's.
 func (b *Boards) Standings(ctx context.Context, list string, ids []string) ([]*Standing, error) {
 	l := b.rules().List(list)
 	if l == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// order is the one order of every board: the higher score first; of equal
-// scores the higher id, as bytes, so that pages never overlap.
+// order is the order of every board: by descending score, then by descending id as
+// bytes, so that pages never overlap.
 func order(a, b store.Entry) int {
 	if c := cmp.Compare(b.Score, a.Score); c != 0 {
 		return c
@@ -19,15 +19,15 @@ func order(a, b store.Entry) int {
 	return strings.Compare(b.Item, a.Item)
 }
 
-// merge returns the n highest of the shards' entries. Each shard has to give
-// its n highest; each item is in one shard.
+// merge returns the n highest of the shards' entries. Each shard must supply its n
+// highest; each item is in one shard.
 func merge(shards [][]store.Entry, n int) []store.Entry {
 	all := slices.Concat(shards...)
 	slices.SortFunc(all, order)
 	return all[:min(n, len(all))]
 }
 
-// top returns the n highest entries of a set whose shards have one scale.
+// top returns the n highest entries of a set whose shards share one scale.
 func (b *Boards) top(ctx context.Context, set store.Set, n int) ([]store.Entry, error) {
 	shards, err := b.store.Top(ctx, set, n)
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *Boards) top(ctx context.Context, set store.Set, n int) ([]store.Entry, 
 	return merge(shards, n), nil
 }
 
-// rank numbers rows that are in order and begin at the top of a board.
+// rank numbers ordered rows that begin at the top of a board.
 func rank(rows []Row) {
 	for i := range rows {
 		rows[i].Rank = int64(i + 1)
@@ -51,14 +51,14 @@ func rank(rows []Row) {
 	}
 }
 
-// bounds is one score as a bound for every shard, on the scale of that shard.
+// bounds turns one score into a bound for every shard, on that shard's scale.
 func (b *Boards) bounds(score float64, sc *scale) []float64 {
 	bounds := make([]float64, b.store.Shards())
 	for i := range bounds {
 		switch {
 		case sc == nil:
 			bounds[i] = score
-		case sc.shard[i] == 0: // so long ago that nothing of the shard is above anything
+		case sc.shard[i] == 0: // so long ago that the shard has nothing above it
 			bounds[i] = math.Inf(1)
 		default:
 			bounds[i] = score / sc.shard[i]
@@ -85,20 +85,20 @@ func (b *Boards) totals(ctx context.Context, sets ...store.Set) ([]store.Totals,
 	return sums, nil
 }
 
-// scale is what half-life sums have to be multiplied by. Landmarks differ by
-// shard, because each moves when the shard's own hits need it.
+// scale holds the factors for half-life sums. Landmarks differ by shard, because
+// each moves when the shard's own hits need it.
 type scale struct {
-	// shard brings the sums of each shard to one scale, that of the newest
-	// landmark, on which they are compared.
+	// shard brings the sums of each shard to the scale of the newest landmark, for
+	// comparison.
 	shard []float64
-	// shown brings that scale to the instant that was asked for. It may be 0 when
-	// that is thousands of half-lives later, which must not change the order.
+	// shown brings that scale to the requested instant. Thousands of half-lives later
+	// it may be 0, which must not change the order.
 	shown float64
 }
 
-// newScale returns the scale for an instant, in milliseconds, and a half-life of
-// h milliseconds. Sums cannot go back in time: an instant before the newest
-// landmark counts as that landmark.
+// newScale returns the scale for an instant, in milliseconds, and a half-life of h
+// milliseconds. Sums cannot go back in time: an instant before the newest landmark
+// counts as that landmark.
 func newScale(landmarks []store.Totals, now, h int64) *scale {
 	newest := int64(0)
 	for _, t := range landmarks {
@@ -111,8 +111,7 @@ func newScale(landmarks []store.Totals, now, h int64) *scale {
 	return sc
 }
 
-// show brings a row from the scale that it was compared on to the one that is
-// shown.
+// show brings a row from the scale of the comparison to the requested instant.
 func (sc *scale) show(r *Row) {
 	r.Score *= sc.shown
 	if r.Gap != nil {

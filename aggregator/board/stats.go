@@ -20,17 +20,17 @@ type Stats struct {
 	Periods map[ruleset.Period]*PeriodStats `json:"periods"`
 }
 
-// PeriodStats are the totals of one period.
+// PeriodStats are the totals of a list in one period.
 type PeriodStats struct {
 	From       *time.Time `json:"from,omitempty"`
 	To         *time.Time `json:"to,omitempty"`
 	Views      int64      `json:"views"`
-	Uniques    int64      `json:"uniques"`    // unique views: first of an item, visitor and day
+	Uniques    int64      `json:"uniques"`    // counted hits that were a visitor's first of that item on that day
 	Visitors   int64      `json:"visitors"`   // distinct visitors, estimated to about 1 %
-	Duplicates int64      `json:"duplicates"` // hits not counted, because they came too soon after another
+	Duplicates int64      `json:"duplicates"` // hits refused because they came too soon after another
 }
 
-// Stats reports the totals of a list at an instant; the zero time is now. Its
+// Stats reports the totals of a list at an instant; the zero time means now. Its
 // errors are [ErrUnknownList], or the store's.
 func (b *Boards) Stats(ctx context.Context, list string, at time.Time) (*Stats, error) {
 	l := b.rules().List(list)

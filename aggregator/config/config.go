@@ -1,6 +1,6 @@
-// Package config is the aggregator's configuration file. It is strict: an
-// unknown key, a wrong type, a missing environment variable and a rule that
-// does not hold are all reported at once, each with its line.
+// Package config is the aggregator's configuration file. It is strict: it reports
+// every unknown key, wrong type, missing environment variable and invalid rule at
+// once, each with its line.
 package config
 
 import (
@@ -23,37 +23,37 @@ import (
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// DefaultListen is where the aggregator serves unless the file says otherwise.
+// DefaultListen is the default address of the HTTP listener.
 const DefaultListen = "127.0.0.1:7070"
 
-// Config is everything that the file says. Text may name environment variables
-// as ${NAME}, which keeps secrets out of the file.
+// Config is the content of the file. Text may name environment variables as
+// ${NAME}, which keeps secrets out of the file.
 type Config struct {
 	// Listen is the address of the HTTP listener, which is for operators and
 	// programs. Default: 127.0.0.1:7070.
 	Listen Text `json:"listen"`
-	// ReloadToken is the bearer token that POST /-/reload and POST /-/acknowledge ask
-	// for. Default: none; only programs on the same machine may then.
+	// ReloadToken is the bearer token for POST /-/reload and POST /-/acknowledge.
+	// Default: none; only programs on the same machine may use them.
 	ReloadToken Text `json:"reload_token"`
-	// Slice is how long an answer holds, up to 2 minutes. Default: 1s.
+	// Slice is the time slice of answers, up to 2 minutes. Default: 1s.
 	Slice ruleset.Duration `json:"slice"`
-	// Shards is how many shards the log has. It is chosen once, when log and store
-	// are empty. Default: 16 with Redis, 1 with SQLite.
+	// Shards is the number of shards of the log. It is chosen once, while log and
+	// store are empty. Default: 16 with Redis, 1 with SQLite.
 	Shards int `json:"shards"`
 
 	NATS NATS `json:"nats"`
-	// Redis and SQLite are the stores; one of them has to be given.
+	// Redis and SQLite are the stores; exactly one is required.
 	Redis  *Redis  `json:"redis"`
 	SQLite *SQLite `json:"sqlite"`
 	Log    Log     `json:"log"`
 
 	// RulesFile is a file with the rules, relative to the configuration file. Rules
-	// are the rules themselves. One of them has to be given.
+	// are the rules themselves. Exactly one is required.
 	RulesFile Text             `json:"rules_file"`
 	Rules     *ruleset.Ruleset `json:"rules"`
 }
 
-// NATS says where the broker is, and how it keeps the log.
+// NATS configures the connection to the broker and the log.
 type NATS struct {
 	// URLs of the servers. Default: nats://127.0.0.1:4222.
 	URLs []Text `json:"urls"`
@@ -64,13 +64,13 @@ type NATS struct {
 	CredentialsFile Text `json:"credentials_file"`
 	// MaxAge is how long the log keeps a hit. Default: 72h.
 	MaxAge ruleset.Duration `json:"max_age"`
-	// MaxBytes is how large the log may become. Default: 4GiB.
+	// MaxBytes is the largest size of the log. Default: 4GiB.
 	MaxBytes Size `json:"max_bytes"`
-	// Replicas is how many servers of a cluster keep the log. Default: 1.
+	// Replicas is the number of servers in a cluster that keep the log. Default: 1.
 	Replicas int `json:"replicas"`
 }
 
-// Redis says where Redis is.
+// Redis configures the Redis store.
 type Redis struct {
 	// URL is redis://user:password@host:6379/0, rediss:// for TLS, unix:// for a
 	// socket; ?master_name= for Sentinels, redis+cluster:// for a cluster.
@@ -79,13 +79,13 @@ type Redis struct {
 	Prefix Text `json:"prefix"`
 }
 
-// SQLite says where the database is.
+// SQLite configures the SQLite store.
 type SQLite struct {
 	// Path is the database file, relative to the configuration file.
 	Path Text `json:"path"`
 }
 
-// Log says how the aggregator logs, on standard error.
+// Log configures the aggregator's logs on standard error.
 type Log struct {
 	Format Text `json:"format"` // text (the default) or json
 	Level  Text `json:"level"`  // debug, info (the default), warn or error
@@ -108,12 +108,12 @@ func (t *Text) UnmarshalText(text []byte) error {
 		return v
 	}))
 	if len(missing) > 0 {
-		return fmt.Errorf("the environment has no %s", strings.Join(missing, ", "))
+		return fmt.Errorf("the environment lacks %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-// Size is a number of bytes, written such as 4GiB or 500MB.
+// Size is a number of bytes, written as 4GiB or 500MB.
 type Size int64
 
 var units = map[string]int64{
@@ -143,7 +143,7 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// Parse reads the configuration that a file holds.
+// Parse reads a configuration from the content of a file.
 func Parse(path string, data []byte) (*Config, error) {
 	doc, err := configfile.ParseYAML(path, data)
 	if err != nil {
@@ -164,7 +164,7 @@ func Parse(path string, data []byte) (*Config, error) {
 	return &c, nil
 }
 
-// LoadRules reads a file that holds only rules.
+// LoadRules reads a file with rules only.
 func LoadRules(path string) (*ruleset.Ruleset, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -178,7 +178,8 @@ func LoadRules(path string) (*ruleset.Ruleset, error) {
 	return r, nil
 }
 
-// botsUnder makes the path of the file of bots relative to the file that names it.
+// botsUnder resolves the path of the file of bots against the directory of the file
+// that names it.
 func botsUnder(dir string, r *ruleset.Ruleset) {
 	if r.Bots != nil {
 		r.Bots.File = string(under(dir, Text(r.Bots.File)))
@@ -210,7 +211,7 @@ func under(dir string, path Text) Text {
 	return Text(filepath.Join(dir, string(path)))
 }
 
-// validate returns the problems that types cannot tell.
+// validate returns the problems that the types do not catch.
 func (c *Config) validate() error {
 	var errs []error
 	bad := func(path, format string, args ...any) {
@@ -230,9 +231,9 @@ func (c *Config) validate() error {
 	c.NATS.validate(bad)
 	switch {
 	case c.Redis == nil && c.SQLite == nil:
-		bad("", "there is no store: give redis (url: redis://127.0.0.1:6379) or sqlite (path: counts.db)")
+		bad("", "no store: give redis (url: redis://127.0.0.1:6379) or sqlite (path: counts.db)")
 	case c.Redis != nil && c.SQLite != nil:
-		bad("sqlite", "there are two stores: give redis or sqlite")
+		bad("sqlite", "two stores: give either redis or sqlite")
 	case c.Redis != nil && c.Redis.URL == "":
 		bad("redis.url", "it is missing; for example redis://127.0.0.1:6379")
 	case c.SQLite != nil && c.SQLite.Path == "":
@@ -246,9 +247,9 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.Rules == nil && c.RulesFile == "":
-		bad("", "there are no rules: give rules_file (a file) or rules (here)")
+		bad("", "no rules: give rules_file (a file) or rules (here)")
 	case c.Rules != nil && c.RulesFile != "":
-		bad("rules_file", "there are two sets of rules: give rules_file or rules")
+		bad("rules_file", "two sets of rules: give either rules_file or rules")
 	case c.Rules != nil:
 		errs = append(errs, configfile.Under("rules", c.Rules.Provision()))
 		if len(c.Rules.Lists) == 0 {
@@ -260,7 +261,7 @@ func (c *Config) validate() error {
 
 func (n *NATS) validate(bad func(path, format string, args ...any)) {
 	for i, u := range n.URLs {
-		// Not the parser's error: it holds the URL, which may hold a password.
+		// The parser's error would repeat the URL, which may hold a password.
 		if p, err := url.Parse(string(u)); err != nil || p.Host == "" {
 			bad(fmt.Sprintf("nats.urls[%d]", i), "it is not a URL such as nats://127.0.0.1:4222 or tls://nats.example.com")
 		}
@@ -272,13 +273,13 @@ func (n *NATS) validate(bad func(path, format string, args ...any)) {
 		}
 	}
 	if ways > 1 {
-		bad("nats", "there are several ways to sign in: give token, or user and password, or credentials_file")
+		bad("nats", "several ways to sign in: give one of token, or user and password, or credentials_file")
 	}
 	if n.Password != "" && n.User == "" {
-		bad("nats.password", "there is no user to it")
+		bad("nats.password", "password without a user")
 	}
 	if d := time.Duration(n.MaxAge); d < 0 || d > 0 && d < time.Hour {
-		bad("nats.max_age", "%s is less than an hour: what is not counted by then would be gone", n.MaxAge)
+		bad("nats.max_age", "%s is less than an hour: hits that are not counted by then would be gone", n.MaxAge)
 	}
 	if n.MaxBytes != 0 && n.MaxBytes < 16<<20 {
 		bad("nats.max_bytes", "it is less than 16MiB")
@@ -288,7 +289,7 @@ func (n *NATS) validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// LogOptions returns how the broker is to keep the log.
+// LogOptions returns the options of the log on the broker.
 func (n *NATS) LogOptions() ingest.LogOptions {
 	return ingest.LogOptions{MaxAge: time.Duration(n.MaxAge), MaxBytes: int64(n.MaxBytes), Replicas: n.Replicas}
 }
@@ -305,7 +306,7 @@ func (l Log) level() (level slog.Level, err error) {
 func (l Log) Logger() *slog.Logger {
 	level, err := l.level()
 	if err != nil {
-		level = slog.LevelInfo // Parse has refused it
+		level = slog.LevelInfo // Parse has checked it
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if l.Format == "json" {

@@ -16,10 +16,10 @@ import (
 	"github.com/hotboard/hotboard/internal/reading"
 )
 
-// queue is the group of aggregators of which one answers each request.
+// queue is the group of aggregators in which one answers each request.
 const queue = "aggregator"
 
-// Bounds of what requests over NATS may take.
+// Bounds of the work for requests over NATS.
 const (
 	requestsAtOnce  = 64
 	requestsWaiting = 4096
@@ -27,10 +27,10 @@ const (
 	requestTimeout  = 15 * time.Second
 )
 
-// bus answers edges' requests.
-type bus struct {
+// responder answers edges' requests.
+type responder struct {
 	app    *App
-	slots  chan struct{} // one token for each request being answered
+	slots  chan struct{} // one token for each request in progress
 	cancel context.CancelFunc
 	subs   []*nats.Subscription
 	wg     sync.WaitGroup
@@ -38,17 +38,17 @@ type bus struct {
 	unanswered *faults.Repeated
 }
 
-func newBus(a *App) *bus {
-	return &bus{
+func newResponder(a *App) *responder {
+	return &responder{
 		app: a, slots: make(chan struct{}, requestsAtOnce),
 		unanswered: faults.NewRepeated(a.opts.Logger, slog.LevelWarn, "a request over NATS was not answered"),
 	}
 }
 
-func (b *bus) subscribe(nc *nats.Conn) error {
+func (b *responder) subscribe(nc *nats.Conn) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
-	// Not in the group: every aggregator hears what edges wait for.
+	// Not in the group: every aggregator hears the reports of all edges.
 	reports, err := nc.Subscribe(hit.SubjectApplied, func(msg *nats.Msg) {
 		if w, err := readWaiting(msg.Data); err == nil {
 			b.app.waiting.heard(w)
@@ -60,7 +60,7 @@ func (b *bus) subscribe(nc *nats.Conn) error {
 	}
 	if err != nil {
 		b.unsubscribe()
-		return fmt.Errorf("hearing requests on %s: %w", hit.SubjectApplied, err)
+		return fmt.Errorf("subscribing to %s: %w", hit.SubjectApplied, err)
 	}
 	for subject, answer := range map[string]func(context.Context, []byte) (any, error){
 		hit.SubjectApplied: b.applied,
@@ -77,18 +77,18 @@ func (b *bus) subscribe(nc *nats.Conn) error {
 			return fmt.Errorf("answering requests on %s: %w", subject, err)
 		}
 	}
-	// Who asks right after the start is to be answered. A broker that is away
-	// learns of the subscriptions when it is back.
+	// Requests right after the start must be answered. A broker that is away learns of
+	// the subscriptions when it is back.
 	if nc.IsConnected() {
 		_ = nc.FlushTimeout(time.Second)
 	}
 	return nil
 }
 
-// unsubscribe ends the subscriptions and waits for the requests being answered.
-func (b *bus) unsubscribe() {
+// unsubscribe ends the subscriptions and waits for requests in progress.
+func (b *responder) unsubscribe() {
 	for _, sub := range b.subs {
-		_ = sub.Unsubscribe() // fails only when the connection is closed, and so the subscription
+		_ = sub.Unsubscribe() // fails only when the connection is closed, which ends the subscription
 	}
 	if b.cancel != nil {
 		b.cancel()
@@ -96,9 +96,9 @@ func (b *bus) unsubscribe() {
 	b.wg.Wait()
 }
 
-// serve answers one request beside others. Where it cannot answer it stays
-// silent: whoever asked must not take a failure for a fact, and asks again.
-func (b *bus) serve(ctx context.Context, msg *nats.Msg, answer func(context.Context, []byte) (any, error)) {
+// serve answers one request concurrently with others. If it fails it sends nothing:
+// an edge must not mistake a failure for a fact, and asks again.
+func (b *responder) serve(ctx context.Context, msg *nats.Msg, answer func(context.Context, []byte) (any, error)) {
 	select {
 	case b.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -120,7 +120,7 @@ func (b *bus) serve(ctx context.Context, msg *nats.Msg, answer func(context.Cont
 	})
 }
 
-func (b *bus) applied(ctx context.Context, data []byte) (any, error) {
+func (b *responder) applied(ctx context.Context, data []byte) (any, error) {
 	w, err := readWaiting(data)
 	if err != nil {
 		return nil, err
@@ -142,18 +142,18 @@ func readWaiting(data []byte) (w hit.Waiting, err error) {
 	return w, nil
 }
 
-func (b *bus) query(ctx context.Context, data []byte) (any, error) {
+func (b *responder) query(ctx context.Context, data []byte) (any, error) {
 	var q reading.Question
 	if err := json.Unmarshal(data, &q); err != nil {
 		return nil, fmt.Errorf("reading a question: %w", err)
 	}
 	if len(q.Requests) == 0 {
-		return nil, errors.New("reading a question: it asks nothing")
+		return nil, errors.New("reading a question: it has no requests")
 	}
 	return b.app.api.Answer(ctx, &q), nil
 }
 
-// respond sends v as JSON, or an answer of the reading API as it is.
+// respond sends v as JSON, or an answer of the reading API with its own headers.
 func respond(msg *nats.Msg, v any) error {
 	reply := nats.NewMsg(msg.Reply)
 	if ans, ok := v.(*reading.Answer); ok {
@@ -168,4 +168,4 @@ func respond(msg *nats.Msg, v any) error {
 	return msg.RespondMsg(reply)
 }
 
-func (b *bus) rules(context.Context, []byte) (any, error) { return b.app.rules.Load(), nil }
+func (b *responder) rules(context.Context, []byte) (any, error) { return b.app.rules.Load(), nil }
