@@ -59,7 +59,7 @@ func TestArguments(t *testing.T) {
 		{"import -h", 0, "-data"},
 		{"version", 0, "hotboard "},
 		{"version now", 2, "unexpected argument"},
-		{"nonsense", 2, `no command "nonsense"`},
+		{"nonsense", 2, `unknown command "nonsense"`},
 		{"-nonsense", 2, "-nonsense"},
 		{"serve more", 2, "unexpected argument"},
 		{"import", 2, "which log?"},

@@ -105,7 +105,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				Skipped  int
 				Rewind   bool
 			}
-			got := outcome{res.Hits[fold.Outcome{List: "a", Reason: ruleset.Counted}], state.Producers["e1"], res.Held, res.Lost, res.Poisoned, res.Skipped, res.Rewind}
+			got := outcome{res.Hits[fold.ListReason{List: "a", Reason: ruleset.Counted}], state.Producers["e1"], res.Held, res.Lost, res.Poisoned, res.Skipped, res.Rewind}
 			want := outcome{tc.counted, tc.after, tc.held, tc.lost, tc.poisoned, tc.skipped, tc.rewind}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

@@ -30,7 +30,7 @@ func (t *tallies) count() {
 	}
 }
 
-// judge decides what becomes of a hit. rule is the limit that refuses it.
+// judge decides about a hit. rule is the limit that refuses it.
 func (t *tallies) judge(p *pending) (reason ruleset.Reason, rule string) {
 	if t.duplicate(p) {
 		return ruleset.Duplicate, ""
@@ -41,8 +41,8 @@ func (t *tallies) judge(p *pending) (reason ruleset.Reason, rule string) {
 	return ruleset.Counted, ""
 }
 
-// duplicate reports whether the visitor's last counted hit of the item is less
-// than the window away. A late hit may come before it.
+// duplicate reports whether the visitor's last counted hit of the item is less than
+// the window away. It may be after a late hit.
 func (t *tallies) duplicate(p *pending) bool {
 	window := time.Duration(p.list.list.Dedup).Milliseconds()
 	for _, i := range [...]int{p.today, p.before, p.after} {
@@ -111,8 +111,8 @@ func (t *tallies) countOne(p *pending) {
 	}
 }
 
-// publish takes over what a hit says of the publish time. The origin may correct
-// itself; a client is believed once, and only if the time is not after its hit.
+// publish updates the item's publish time from a hit. An origin may correct itself;
+// a client may set the time once, and only to one before its hit.
 func publish(rec *store.Item, h *hit.Hit, at int64) {
 	switch h.PublishedFrom {
 	case hit.FromOrigin:
@@ -128,7 +128,7 @@ func publish(rec *store.Item, h *hit.Hit, at int64) {
 	}
 }
 
-// addScore adds a counted hit worth inc points to an item's sum.
+// addScore adds a counted hit with the weight inc to an item's sum.
 func (lw *listWork) addScore(c *cell, rec *store.Item, at int64, inc float64) {
 	score := &lw.list.Score
 	if score.Model == ruleset.Accumulate {

@@ -11,20 +11,21 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// MaxAhead is how far after the broker's timestamp a hit's own time may lie. An
-// edge whose clock is further ahead is held back to it, so that it cannot push
-// the boards into the future.
+// MaxAhead is how far after the broker's timestamp a hit's own time may lie. Later
+// times are clamped to it, so that an edge with a fast clock cannot push the boards
+// into the future.
 const MaxAhead = 5 * time.Second
 
-// Folder counts the messages of shards.
+// Folder folds the messages of shards.
 type Folder struct {
 	Rules *ruleset.Ruleset
 	Store store.Store
 	First FirstInLog
 }
 
-// Outcome is what became of hits of a list. List is empty where it is unknown.
-type Outcome struct {
+// ListReason is a list and the reason of verdicts on its hits. List is empty for an
+// unknown list.
+type ListReason struct {
 	List   string
 	Reason ruleset.Reason
 }
@@ -32,48 +33,48 @@ type Outcome struct {
 // Shadowed names a limit in shadow, for one list.
 type Shadowed struct{ List, Rule string }
 
-// Verdict is what became of a hit whose edge asked for it.
+// Verdict is the decision about a hit whose edge asked for it.
 type Verdict struct {
 	Confirm uint64 // as in [hit.Hit]
-	List    string // empty where it is unknown
+	List    string // empty if unknown
 	Item    string
 	Reason  ruleset.Reason
 	Rule    string // the limit, of over_quota
 }
 
-// Rewind returns the commit that sets a shard back to the beginning of the log,
-// which is read again from there: what was applied is skipped.
+// Rewind returns the commit that sets a shard back to the beginning of the log.
+// Batches that are applied already are skipped when they are read again.
 func Rewind(from store.Position) *store.Commit {
 	return &store.Commit{From: from, To: store.Position{Version: rand.Uint64()}}
 }
 
-// Result is what a fold decided. Nothing is written yet: the caller commits
-// Commit and then brings its state forward with [Advance].
+// Result is the outcome of a fold. Nothing is written yet: the caller commits
+// Commit and then updates its state with [Advance].
 type Result struct {
 	Commit *store.Commit
-	// Hits counts the hits of the batches that are applied, by what became of them.
-	Hits map[Outcome]int
+	// Hits counts the hits of the applied batches, by list and reason.
+	Hits map[ListReason]int
 	// Shadowed counts the votes that limits in shadow would have refused.
 	Shadowed map[Shadowed]int
-	// Verdicts are of the hits of which an edge asked for them.
+	// Verdicts are those that edges asked for.
 	Verdicts []Verdict
-	// Used are the quotas that have no room left, and those that refused a vote.
+	// Used are the quotas that have become full or have refused a vote.
 	Used []hit.UsedQuota
 	Lost []Gap
 	Held []Held
-	// Poisoned are the indexes of the messages that cannot be read and have to
-	// be set aside before the commit.
+	// Poisoned are the indexes of the unreadable messages, which the caller must set
+	// aside before the commit.
 	Poisoned []int
-	// Skipped is how many batches had been applied before.
+	// Skipped counts batches that were applied before.
 	Skipped int
-	// Rewind says that reading goes on at the beginning of the log, where the
-	// commit sets the position.
+	// Rewind is true when the commit sets the position back to the beginning of the
+	// log, from which the shard reads on.
 	Rewind bool
 }
 
-// Fold decides what msgs, which follow state.Position in the log of a shard,
-// change. An error means that nothing could be decided: the store or the log
-// could not be read, or the store is elsewhere ([store.ErrConflict]).
+// Fold computes the changes of msgs, which follow state.Position in the log of a
+// shard. An error means that it decided nothing: it could not read the store or the
+// log, or the store is at another position ([store.ErrConflict]).
 func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []Message) (*Result, error) {
 	a, err := admit(ctx, shard, state.Producers, msgs, f.First)
 	if err != nil {
@@ -81,7 +82,7 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 	}
 	res := &Result{
 		Commit: &store.Commit{From: state.Position, To: state.Position, Producers: a.moved},
-		Hits:   map[Outcome]int{},
+		Hits:   map[ListReason]int{},
 		Lost:   a.lost, Held: a.held, Poisoned: a.poisoned, Skipped: a.skipped, Rewind: a.rewind,
 	}
 	if a.rewind {
@@ -103,10 +104,10 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 		}
 	}
 	if err := t.read(ctx, state.Position); err != nil {
-		return nil, fmt.Errorf("reading what the counts of shard %d are: %w", shard, err)
+		return nil, fmt.Errorf("reading the counts of shard %d: %w", shard, err)
 	}
 	if res.Commit.Losses, err = f.losses(ctx, shard, a.lost); err != nil {
-		return nil, fmt.Errorf("reading what the counts of shard %d lack: %w", shard, err)
+		return nil, fmt.Errorf("reading the losses of shard %d: %w", shard, err)
 	}
 	t.count()
 	t.write(res.Commit)

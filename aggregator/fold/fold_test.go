@@ -85,9 +85,9 @@ func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.
 }
 
 // fold applies everything that was added, in folds of at most size messages.
-func (l *log) fold(size int) map[fold.Outcome]int {
+func (l *log) fold(size int) map[fold.ListReason]int {
 	l.t.Helper()
-	hits := map[fold.Outcome]int{}
+	hits := map[fold.ListReason]int{}
 	for _, res := range l.results(size) {
 		for k, v := range res.Hits {
 			hits[k] += v
@@ -278,7 +278,7 @@ func TestHitsThatCannotBeCounted(t *testing.T) {
 	l.add(bad, other, late, view("x", 1, t0), view("x", 1, t0.Add(time.Minute)), ahead)
 	l.msgs[0][0].Received = t0.Add(-time.Hour) // the broker says that all of them lie in the future
 	got := l.fold(10)
-	want := map[fold.Outcome]int{
+	want := map[fold.ListReason]int{
 		{Reason: ruleset.Invalid}:              2,
 		{Reason: ruleset.UnknownList}:          1,
 		{List: "a", Reason: ruleset.Counted}:   2,

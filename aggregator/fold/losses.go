@@ -6,8 +6,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// losses returns what the store is to have of the edges that lost batches. It asks
-// the store, not the state: somebody may have acknowledged what was lost before.
+// losses returns the new losses records of edges that lost batches. It reads the
+// old ones from the store, not the state: an operator may have acknowledged them.
 func (f *Folder) losses(ctx context.Context, shard int, lost []Gap) ([]store.Loss, error) {
 	if len(lost) == 0 {
 		return nil, nil

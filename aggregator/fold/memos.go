@@ -7,14 +7,14 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// termID names a term among those of a list.
+// termID identifies a term of a list.
 type termID struct {
 	term  store.Term
 	start int64 // seconds since the Unix epoch
 }
 
-// term holds the memos of one term of a list: each key's index into the tallies'
-// memos and values.
+// term holds the memos of one term of a list: from each key to its index in the
+// tallies' memos and values.
 type term struct {
 	termID
 	keys map[uint64]int
@@ -35,7 +35,7 @@ func (lw *listWork) dayAt(start int64, n int) *term {
 	return lw.term(store.Day, ruleset.Day.Add(time.Unix(start, 0), n, lw.list.Location()).Unix())
 }
 
-// memo returns the index of a memo, which is going to be read.
+// memo returns the index of a memo, and queues it for reading.
 func (t *tallies) memo(lw *listWork, in *term, key uint64) int {
 	i, ok := in.keys[key]
 	if !ok {
@@ -53,7 +53,7 @@ func (t *tallies) set(memo int, value int64) {
 }
 
 // lastSeen returns when the pair of a memo was last counted in the memo's day, in
-// milliseconds since the Unix epoch; false for never. Its value is the time
+// milliseconds since the Unix epoch; false for never. The memo's value is the time
 // since the day began.
 func (t *tallies) lastSeen(memo int) (ms int64, ok bool) {
 	if memo < 0 || t.values[memo] == store.NoMemo {
@@ -62,9 +62,9 @@ func (t *tallies) lastSeen(memo int) (ms int64, ok bool) {
 	return t.memos[memo].Start*1000 + t.values[memo], true
 }
 
-// pairOf mixes the hash of an item with a visitor. The visitor is a keyed hash already, so
-// nobody outside can look for collisions; SplitMix64's finaliser (Steele et al.,
-// OOPSLA 2014) spreads both over all bits.
+// pairOf mixes the hash of an item with a visitor. The visitor is already a keyed
+// hash, so nobody outside can search for collisions; SplitMix64's finaliser (Steele
+// et al., OOPSLA 2014) spreads both over all bits.
 func pairOf(item, visitor uint64) uint64 { return mix(item + mix(visitor)) }
 
 func mix(x uint64) uint64 {

@@ -1,9 +1,9 @@
-// Package fold decides what the messages of the log mean for the counts. It is
-// the one place where hits are counted, whatever store keeps the counts.
+// Package fold computes the counts from the messages of the log. It is the one
+// place that counts hits, whatever store keeps the counts.
 //
-// A fold is a function of the rules, what the store says, and the messages, but
-// for the random version of its commit: it looks at no clock, so that reading the same log again gives the
-// same counts, however the messages are grouped.
+// Apart from the random version of its commit, a fold is a function of the rules,
+// the store's values and the messages. It reads no clock, so reading the same log
+// again gives the same counts, however the messages are grouped.
 package fold
 
 import (
@@ -26,18 +26,18 @@ type Message struct {
 	BatchSeq uint64 // of the first batch
 	LastSeq  uint64 // of the last batch
 	Low      uint64 // lowest sequence that the edge could still send
-	// Batches has a nil for each that cannot be read, and for each of a newer version
-	// one without hits; see [hit.DecodeMessage].
+	// Batches has a nil for each unreadable batch, and a batch without hits for each
+	// of a newer version; see [hit.DecodeMessage].
 	Batches []*hit.Batch
-	// Err says why the message, or a part of it, cannot be read; in the first case it
-	// has no batches. Edge, BatchSeq and LastSeq are set where the subject and
-	// headers tell them.
+	// Err is why the message, or a part of it, is unreadable; an unreadable message
+	// has no batches. Edge, BatchSeq and LastSeq are set if the subject and headers
+	// can be read.
 	Err error
 }
 
-// Read makes a Message of what the log delivers for a shard. header returns a
-// header's first value, or "". A message that cannot be read is returned with
-// Err set: it has to be set aside, not waited for.
+// Read parses a message that the log delivered for a shard. header returns a
+// header's first value, or "". Read returns an unreadable message with Err set: the
+// caller must set it aside, not wait for it.
 func Read(shard int, seq uint64, received time.Time, subject string, header func(string) string, data []byte) Message {
 	m := Message{Seq: seq, Received: received, Subject: subject, Data: data}
 	m.Err = m.read(shard, header)
@@ -58,16 +58,16 @@ func (m *Message) read(shard int, header func(string) string) error {
 		return fmt.Errorf("header %s is not a sequence up to %d: %.40q", hit.HeaderLow, m.BatchSeq, header(hit.HeaderLow))
 	}
 	if inShard != shard {
-		return fmt.Errorf("it is of shard %d", inShard)
+		return fmt.Errorf("the message is of shard %d", inShard)
 	}
 	m.Batches, err = hit.DecodeMessage(m.Data, edge, shard, m.BatchSeq, m.LastSeq-m.BatchSeq+1)
 	return err
 }
 
-// Sequences returns the sequences of the first and the last batch that a message
-// has by its headers; header is as in [Read].
+// Sequences returns the sequences of the first and last batch from the headers of a
+// message; header is as in [Read].
 func Sequences(header func(string) string) (first, last uint64, err error) {
-	// Of 63 bits, so that there always is a next one.
+	// 63 bits, so that there always is a next one.
 	first, err = strconv.ParseUint(header(hit.HeaderSeq), 10, 63)
 	if err != nil || first == 0 {
 		return 0, 0, fmt.Errorf("header %s is not a sequence: %.40q", hit.HeaderSeq, header(hit.HeaderSeq))
@@ -82,8 +82,8 @@ func Sequences(header func(string) string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// Fingerprint identifies a message of the log: no other message at the same
-// sequence, in a stream that was made anew or cut short, has the same one.
+// Fingerprint identifies a message of the log. A stream that was recreated or cut
+// short has a message with another fingerprint at the same sequence.
 func Fingerprint(subject string, received time.Time, data []byte) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%d\x00", subject, received.UnixNano())

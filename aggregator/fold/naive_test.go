@@ -173,7 +173,7 @@ func TestAgainstNaive(t *testing.T) {
 		for _, d := range n.dups {
 			dups += d
 		}
-		if hits[fold.Outcome{List: "a", Reason: ruleset.Counted}] != len(n.counted) || hits[fold.Outcome{List: "a", Reason: ruleset.Duplicate}] != dups {
+		if hits[fold.ListReason{List: "a", Reason: ruleset.Counted}] != len(n.counted) || hits[fold.ListReason{List: "a", Reason: ruleset.Duplicate}] != dups {
 			rt.Fatalf("outcomes %v, want %d counted and %d duplicates", hits, len(n.counted), dups)
 		}
 		for _, p := range ruleset.Periods {

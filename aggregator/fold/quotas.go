@@ -12,9 +12,9 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Votes are held to the calendar windows of limits here, exactly: every vote of a
-// list comes to one shard, in the order of the log, and what a window has
-// counted of a key is part of what the fold reads and writes.
+// The fold enforces the calendar windows of limits exactly: one shard gets every
+// vote of a list, in the order of the log, and the fold reads and writes the count
+// of each key in each window.
 
 // quota is a count that a pending vote uses up.
 type quota struct {
@@ -24,7 +24,7 @@ type quota struct {
 	memo  int // index into the tallies' values
 }
 
-// windowID names a calendar window of a limit.
+// windowID identifies a calendar window of a limit.
 type windowID struct{ rule, window string }
 
 // window is a calendar window of a limit, for one list.
@@ -33,15 +33,15 @@ type window struct {
 	rules *ruleset.Window
 	hash  uint64
 
-	// What belongs to the window that was last asked for, which holds the instants
-	// from and before to, in milliseconds: votes come nearly in order.
+	// The current window, which holds the instants from and before to, in
+	// milliseconds. It is kept because votes come nearly in order.
 	from, to int64
 	start    int64 // seconds since the Unix epoch; 0 for a campaign
 	seed     uint64
 	term     *term
 }
 
-// window returns a window that the rules still have, else nil.
+// window returns a window, or nil if the rules do not have it.
 func (t *tallies) window(lw *listWork, id windowID) *window {
 	w, ok := lw.windows[id]
 	if ok {
@@ -58,7 +58,7 @@ func (t *tallies) window(lw *listWork, id windowID) *window {
 	return w
 }
 
-// turnTo makes from, to, start, seed and term those of the window that holds an
+// turnTo sets from, to, start, seed and term to those of the window that holds an
 // instant, in milliseconds.
 func (w *window) turnTo(lw *listWork, ms int64) {
 	if w.from <= ms && ms < w.to {
@@ -83,8 +83,8 @@ func (w *window) turnTo(lw *listWork, ms int64) {
 	w.seed = pairOf(w.hash, uint64(w.start))
 }
 
-// wantQuotas notes the counts that a vote uses up. What the rules do not have, or
-// not any more, holds nobody back.
+// wantQuotas queues the counts that a vote uses up. It ignores quotas missing from
+// the rules.
 func (t *tallies) wantQuotas(p *pending) {
 	first := len(t.quotas)
 quotas:
@@ -105,14 +105,14 @@ quotas:
 	}
 }
 
-// full reports whether a quota has no room for one more vote of a channel.
+// full reports whether a quota has no room for one more vote from a channel.
 func (t *tallies) full(q *quota, channel string) bool {
 	return t.values[q.memo] >= q.limit.Max(q.rules, channel)
 }
 
-// overQuota returns the first limit that refuses a vote, "" when all have room.
-// Limits in shadow refuse nothing: that they would is counted, and they are left
-// in t.shadows for charge.
+// overQuota returns the first limit that refuses a vote, or "" when all have room.
+// Limits in shadow refuse nothing: overQuota counts their refusals, and leaves the
+// limits in t.shadows for charge.
 func (t *tallies) overQuota(p *pending) (rule string) {
 	t.shadows = t.shadows[:0]
 	for i := p.quotasFrom; i < p.quotasTo; i++ {
@@ -130,9 +130,9 @@ func (t *tallies) overQuota(p *pending) (rule string) {
 	return rule
 }
 
-// charge uses up the quotas of a vote that overQuota has admitted. A limit in
-// shadow that would have refused it is not charged: its counts are what they
-// would be if it were in force.
+// charge uses up the quotas of an accepted vote. It does not charge a limit in
+// shadow that would have refused the vote: its counts stay those that it would have
+// in force.
 func (t *tallies) charge(p *pending) {
 	for i := p.quotasFrom; i < p.quotasTo; i++ {
 		q := &t.quotas[i]
@@ -147,7 +147,7 @@ func (t *tallies) charge(p *pending) {
 	}
 }
 
-// usedUp notes that edges have to learn of a count, once for all votes of a fold.
+// usedUp queues a count for the edges, once for all votes of a fold.
 func (t *tallies) usedUp(quota int) {
 	if memo := t.quotas[quota].memo; !t.told[memo] {
 		t.told[memo] = true
@@ -155,7 +155,8 @@ func (t *tallies) usedUp(quota int) {
 	}
 }
 
-// usedQuotas returns what edges have to learn, with the counts at the end of the fold.
+// usedQuotas returns the used quotas for the edges, with the counts at the end of
+// the fold.
 func (t *tallies) usedQuotas() []hit.UsedQuota {
 	used := make([]hit.UsedQuota, len(t.used))
 	for i, n := range t.used {

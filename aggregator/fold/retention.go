@@ -8,7 +8,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// keep works out which periods are kept, as of the newest hit so far.
+// keep computes the kept periods, as of the newest hit so far.
 func (lw *listWork) keep() {
 	starts := lw.list.Starts(lw.all.totals.Newest)
 	if lw.keptStarts != nil && *starts == *lw.keptStarts {
@@ -28,8 +28,7 @@ func (lw *listWork) keeps(s *setWork) bool {
 	return !bounded || !s.start.Before(from)
 }
 
-// drop returns the sets of the periods that were kept before this fold and are
-// not any more.
+// drop returns the sets of the periods that expire with this fold.
 func (lw *listWork) drop() []store.Set {
 	l := lw.list
 	if lw.newestBefore == 0 || lw.newestBefore == lw.all.totals.Newest {
@@ -39,7 +38,7 @@ func (lw *listWork) drop() []store.Set {
 	before := *l.Starts(lw.newestBefore)
 	for p, from := range lw.kept {
 		start := p.Add(before.Of(p), -l.Keep[p], l.Location())
-		// Never more than were kept, however far the newest hit has jumped.
+		// Never more than were kept, however far the newest hit has moved.
 		for n := 0; n <= l.Keep[p] && start.Before(from); n++ {
 			sets = append(sets, board.PeriodSet(l.Name, p, start))
 			start = p.Add(start, 1, l.Location())

@@ -12,16 +12,16 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// tallies is the working memory of one fold: everything that the store keeps of
-// the items that the messages touch. Hits are first only looked at, to learn
-// what to read (want), and then counted one by one in the order of the log.
+// tallies is the working memory of one fold: all stored values of the items in the
+// messages. The fold goes through the hits twice: it first collects what to read
+// (want), and then counts hit by hit in the order of the log.
 //
-// What is done for each hit is kept cheap (an item is checked and hashed once,
-// its values lie together), because this is most of what counting costs.
+// The work for each hit is kept cheap (an item is checked and hashed once, its
+// values are adjacent in memory), because it is most of the cost of counting.
 type tallies struct {
 	folder *Folder
 	shard  int
-	hits   map[Outcome]int
+	hits   map[ListReason]int
 
 	pending []pending
 	quotas  []quota // of the pending votes
@@ -33,24 +33,24 @@ type tallies struct {
 	changed []bool  // of values
 
 	shadowed map[Shadowed]int
-	shadows  []*ruleset.Limit // in shadow, that would have refused the vote being judged
+	shadows  []*ruleset.Limit // limits in shadow that would have refused the current vote
 	verdicts []Verdict
-	used     []int        // indexes into quotas: one for each memo that is told of
+	used     []int        // indexes into quotas: one for each memo that edges learn of
 	told     map[int]bool // those memos
 }
 
-// pending is a hit that is going to be counted.
+// pending is a hit that will be counted.
 type pending struct {
 	hit  *hit.Hit
 	time int64 // clamped
 	list *listWork
 	item *itemWork
 	sets []*setWork // periods of the list's boards, then All, then the score set
-	// Indexes into values: when the visitor was counted last in the day of the hit,
-	// and in the neighbouring days when the deduplication window reaches into them,
-	// else -1.
+	// Indexes into values of the visitor's last counted time, in the day of the hit
+	// and in the neighbouring days if the deduplication window reaches into them, else
+	// -1.
 	today, before, after int
-	// Which of the tallies' quotas are the hit's.
+	// The range of the hit's quotas in the tallies.
 	quotasFrom, quotasTo int
 }
 
@@ -59,9 +59,9 @@ type listWork struct {
 	items map[string]*itemWork
 	terms map[termID]*term
 	all   *setWork
-	score *setWork // nil when the model adds nothing up
+	score *setWork // nil when the model keeps no sums
 
-	// What belongs to the starts that were last asked for: hits come nearly in order.
+	// The current starts and their sets, kept because hits come nearly in order.
 	starts  *ruleset.Starts
 	periods []*setWork
 	day     *term
@@ -69,15 +69,15 @@ type listWork struct {
 
 	windows map[windowID]*window // of limits
 
-	// Newest hit before this fold, and the oldest period of each kind that is
-	// kept, as of the newest hit so far.
+	// The newest hit before this fold, and the oldest kept period of each kind, as of
+	// the newest hit so far.
 	newestBefore int64
 	keptStarts   *ruleset.Starts
 	kept         map[ruleset.Period]time.Time
 	halved       int // whole half-lives that the score set's landmark moved
 }
 
-// setWork is one set with the items of it that are touched.
+// setWork is one set with the items that the fold touches.
 type setWork struct {
 	set    store.Set
 	period ruleset.Period // "" for a score set
@@ -103,10 +103,10 @@ type itemWork struct {
 	rec     store.Item
 	cells   []*cell
 	changed bool
-	// published says that the publish time is not what the store has.
+	// published is true when the publish time differs from the store's.
 	published bool
-	// room is where the first cells lie: all of those of an item whose hits are
-	// in the same periods.
+	// room holds the first cells: all of them for an item whose hits are in the same
+	// periods.
 	room [7]cell
 }
 
@@ -128,7 +128,7 @@ func (i *itemWork) cell(s *setWork) *cell {
 }
 
 // newTallies returns the memory for folding n hits.
-func newTallies(f *Folder, shard, n int, hits map[Outcome]int) *tallies {
+func newTallies(f *Folder, shard, n int, hits map[ListReason]int) *tallies {
 	return &tallies{
 		folder: f, shard: shard, hits: hits,
 		pending: make([]pending, 0, n),
@@ -138,8 +138,8 @@ func newTallies(f *Folder, shard, n int, hits map[Outcome]int) *tallies {
 	}
 }
 
-// want takes in a hit and notes what has to be known to count it. A hit that
-// cannot be counted ends here, with its reason.
+// want takes in a hit and queues the values that it needs. It ends invalid hits
+// with their reason.
 func (t *tallies) want(h *hit.Hit, received time.Time) {
 	lw := t.list(h.List)
 	if lw == nil {
@@ -192,16 +192,16 @@ func (t *tallies) want(h *hit.Hit, received time.Time) {
 	t.pending = append(t.pending, p)
 }
 
-// decide notes what became of a hit. rule is the limit that refused it. list is
-// empty for what belongs to no list.
+// decide records the verdict on a hit. rule is the limit that refused it. list is
+// empty for a hit without a known list.
 func (t *tallies) decide(list string, h *hit.Hit, reason ruleset.Reason, rule string) {
-	t.hits[Outcome{List: list, Reason: reason}]++
+	t.hits[ListReason{List: list, Reason: reason}]++
 	if h.Confirm != 0 {
 		t.verdicts = append(t.verdicts, Verdict{Confirm: h.Confirm, List: list, Item: h.Item, Reason: reason, Rule: rule})
 	}
 }
 
-// misplaced reports whether an item's id is not valid, or belongs to another shard.
+// misplaced reports whether an item's id is invalid, or belongs to another shard.
 func (t *tallies) misplaced(h *hit.Hit) bool {
 	return hit.ValidID(h.Item) != nil || hit.Shard(h.Kind, h.List, h.Item, t.folder.Store.Shards()) != t.shard
 }
@@ -231,7 +231,7 @@ func (t *tallies) setWork(set store.Set, p ruleset.Period, start time.Time) *set
 	return s
 }
 
-// turnTo makes periods, day and nextDay of the list those that begin at starts.
+// turnTo sets periods, day and nextDay of the list to those that begin at starts.
 func (t *tallies) turnTo(lw *listWork, starts *ruleset.Starts) {
 	if lw.starts == starts {
 		return
@@ -252,11 +252,10 @@ func (t *tallies) turnTo(lw *listWork, starts *ruleset.Starts) {
 	lw.nextDay = ruleset.Day.Add(day, 1, lw.list.Location()).UnixMilli()
 }
 
-// read asks the store for everything that want noted. The store has to be at
-// the position that the messages follow: a commit is guarded by the position
-// alone, and a store that another aggregator moved on while this was read, and
-// that was then taken back, would accept values that were computed from the
-// wrong ones.
+// read reads all queued values from the store, which must be at the position before
+// the messages. The guard of a commit compares positions only: without this check,
+// a store that another aggregator moved on during the read, and that was then
+// rolled back, would accept values computed from the wrong ones.
 func (t *tallies) read(ctx context.Context, from store.Position) error {
 	if len(t.pending) == 0 {
 		return nil
@@ -285,7 +284,7 @@ func (t *tallies) read(ctx context.Context, from store.Position) error {
 		return err
 	}
 	if have.Position != from {
-		return fmt.Errorf("%w: it is at message %d, not %d", store.ErrConflict, have.Position.Seq, from.Seq)
+		return fmt.Errorf("%w: the store is at message %d, not %d", store.ErrConflict, have.Position.Seq, from.Seq)
 	}
 	t.values, t.changed = have.Memos, make([]bool, len(have.Memos))
 	for name, recs := range have.Items {

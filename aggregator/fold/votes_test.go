@@ -347,7 +347,7 @@ func TestWhenAPollIsOpen(t *testing.T) {
 			log := newLog(t, memstore.New(1), &ruleset.List{Name: "poll", Votes: l.Votes})
 			log.add(vote("a", 1, t0.Add(tc.at)))
 			log.msgs[0][0].Received = t0.Add(tc.received)
-			if got := log.fold(1); got[fold.Outcome{List: "poll", Reason: tc.want}] != 1 {
+			if got := log.fold(1); got[fold.ListReason{List: "poll", Reason: tc.want}] != 1 {
 				t.Errorf("got %v, want %s", got, tc.want)
 			}
 		})
@@ -362,7 +362,7 @@ func TestVotesAndViewsDoNotMix(t *testing.T) {
 	viewOfPoll, voteForPage := view("x", 1, t0), vote("x", 1, t0)
 	viewOfPoll.List, voteForPage.List = "poll", "a"
 	log.add(viewOfPoll, voteForPage, view("x", 1, t0), vote("x", 1, t0))
-	want := map[fold.Outcome]int{
+	want := map[fold.ListReason]int{
 		{Reason: ruleset.Invalid}: 2, {List: "a", Reason: ruleset.Counted}: 1, {List: "poll", Reason: ruleset.Counted}: 1,
 	}
 	if diff := gocmp.Diff(want, log.fold(1)); diff != "" {
@@ -384,7 +384,7 @@ func TestMisplacedVotes(t *testing.T) {
 	for shard := range shards {
 		log.msgs[shard] = append(log.msgs[shard], log.message(shard, "e1", 1, 1, votes))
 	}
-	want := map[fold.Outcome]int{{List: "poll", Reason: ruleset.Counted}: 20, {Reason: ruleset.Invalid}: 20 * (shards - 1)}
+	want := map[fold.ListReason]int{{List: "poll", Reason: ruleset.Counted}: 20, {Reason: ruleset.Invalid}: 20 * (shards - 1)}
 	if diff := gocmp.Diff(want, log.fold(1)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

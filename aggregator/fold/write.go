@@ -7,7 +7,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// write puts what changed into the commit.
+// write puts the changed values into the commit.
 func (t *tallies) write(c *store.Commit) {
 	c.Items = map[string]map[string]store.Item{}
 	c.Scores = map[store.Set]map[string]store.Tally{}

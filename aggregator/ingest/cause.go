@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// errNotConnected stands for every failure while there is no connection to NATS.
+// errNotConnected replaces every failure while there is no connection to NATS.
 var errNotConnected = errors.New("not connected to NATS")
 
-// cause is an error's text as the message of a fault. Shards meet the same trouble
-// at different steps; it is one fault only if all of them call it the same.
+// cause turns an error into the message of a fault. Shards meet the same trouble at
+// different steps; it is one fault only if all report it in the same words.
 func cause(what string, err error) string {
 	var network *net.OpError
 	var number syscall.Errno
@@ -32,7 +32,7 @@ func cause(what string, err error) string {
 	return err.Error()
 }
 
-// storeCause and logCause are cause without the shard.
+// storeCause and logCause return the cause without naming the shard.
 func (w *worker) storeCause(err error) string { return w.anonymous(cause("the store", err)) }
 func (w *worker) logCause(err error) string   { return w.anonymous(cause("NATS", err)) }
 

@@ -7,18 +7,18 @@ import (
 	"github.com/hotboard/hotboard/aggregator/fold"
 )
 
-// Most that one commit takes in. Larger ones would not be faster, and hold up
-// those who read the store.
+// Most messages and hits of one commit. Larger commits would not be faster, and
+// hold up readers of the store.
 const (
 	commitHits  = 8192
 	commitBytes = 4 << 20
-	// Messages may be empty, and each that cannot be read is set aside by itself.
+	// Messages may be empty, and each unreadable one is set aside by itself.
 	commitMessages = 2048
 )
 
-// collect takes messages from a session: all that are there, up to a full
-// commit. Before the time earliest it waits for more, so that under load commits
-// become larger instead of more frequent. It returns nothing when tick fires first.
+// collect takes messages from a session: all waiting ones, up to a full commit.
+// Before earliest it waits for more, so that under load commits become larger
+// instead of more frequent. When tick fires first, it returns nothing.
 func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan time.Time) (msgs []fold.Message, hits int, err error) {
 	var size int
 	add := func(m fold.Message) {
@@ -58,7 +58,7 @@ func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan ti
 			add(m)
 		case <-pacing.C:
 			due = true
-		case <-s.done: // what came before the end is good
+		case <-s.done: // messages before the end are good
 			due = true
 		case <-ctx.Done():
 			due = true

@@ -9,16 +9,15 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// pingEvery is how often the store is asked whether it keeps everything. What is
-// counted between two looks may be wrong, which the store notices then.
+// pingEvery is how often the store is asked whether it keeps everything. Counts
+// between two checks may be wrong; the next check shows it.
 const pingEvery = time.Second
 
-// errEvicts keeps a worker from folding into a store that does not keep everything.
+// errEvicts stops a worker from folding into a store that evicts keys.
 var errEvicts = errors.New("the store does not keep everything")
 
-// watchEvictions holds the workers while the store may drop what it keeps, or has
-// dropped some, until ctx is done. Other errors of the store are the workers' to
-// notice.
+// watchEvictions holds the workers while the store may evict keys or has evicted
+// some, until ctx is done. Other errors of the store are left to the workers.
 func (in *Ingest) watchEvictions(ctx context.Context) {
 	for ; ctx.Err() == nil; wait(ctx, pingEvery) {
 		opCtx, cancel := context.WithTimeout(ctx, opTimeout)

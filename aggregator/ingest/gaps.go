@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// gapGrace is how long a gap may last before it is a fault. An edge sends what
-	// is missing after some seconds.
+	// gapGrace is how long a gap may last before it is a fault. An edge sends missing
+	// batches again after some seconds.
 	gapGrace = 20 * time.Second
-	// gapForget is how long after the last batch of an edge its gap is given up.
-	// The edge is gone then; should it come back, so does the gap, or what is
-	// missing.
+	// gapForget is how long after the last batch of an edge its gap is forgotten: the
+	// edge is gone. If it returns, the gap or the missing batches return with it.
 	gapForget = time.Hour
 	// maxGaps bounds how many edges are watched at once.
 	maxGaps = 1024
 )
 
-// gap is that batches of an edge came which cannot be counted yet: earlier ones are
-// missing, or they are of a newer version.
+// gap is a run of batches of an edge that cannot be counted yet, because earlier
+// ones are missing or they have a newer version.
 type gap struct {
 	since, last time.Time
-	to          uint64 // highest batch sequence that came
+	to          uint64 // highest batch sequence received
 	version     uint8  // as in [fold.Held]
 }
 
-// gaps are those of one shard, by edge.
+// gaps holds the gaps of one shard, by edge.
 type gaps map[string]gap
 
-// update takes in what a commit held back, and where the edges stand after it.
+// update takes in the batches that a commit held back, and the last sequences of
+// the edges after it.
 func (g gaps) update(held []fold.Held, producers map[string]uint64, now time.Time) {
 	for _, h := range held {
 		old, known := g[h.Edge]
@@ -50,7 +50,7 @@ func (g gaps) update(held []fold.Held, producers map[string]uint64, now time.Tim
 	}
 }
 
-// forget gives up the gaps of edges that have not sent anything for long, and
+// forget drops the gaps of edges that have not sent anything for gapForget, and
 // returns those edges.
 func (g gaps) forget(now time.Time) (edges []string) {
 	for edge, old := range g {
@@ -62,17 +62,17 @@ func (g gaps) forget(now time.Time) (edges []string) {
 	return edges
 }
 
-// outstanding describes the gap that has lasted longest, if that is too long.
+// outstanding describes the oldest gap if it has lasted too long.
 func (g gaps) outstanding(now time.Time) string {
 	edge, _ := g.oldest(func(x gap) bool { return x.version == 0 })
 	if edge == "" || now.Sub(g[edge].since) < gapGrace {
 		return ""
 	}
-	return fmt.Sprintf("edge %s has not sent again what comes before its batch %d, for %s",
+	return fmt.Sprintf("edge %s has not sent the batches before its batch %d again for %s",
 		edge, g[edge].to, now.Sub(g[edge].since).Round(time.Second))
 }
 
-// newer describes the edges whose batches are of a newer version.
+// newer describes the edges whose batches have a newer version.
 func (g gaps) newer() string {
 	edge, n := g.oldest(func(x gap) bool { return x.version != 0 })
 	if n == 0 {
@@ -82,11 +82,11 @@ func (g gaps) newer() string {
 	if n > 1 {
 		who = fmt.Sprintf("edge %s and %d more write", edge, n-1)
 	}
-	return fmt.Sprintf("%s batches of version %d, this aggregator reads %d: upgrade the aggregator; until then the edge keeps what it has",
+	return fmt.Sprintf("%s batches of version %d, this aggregator reads %d: upgrade the aggregator; until then the edge keeps its hits",
 		who, g[edge].version, hit.Version)
 }
 
-// oldest returns the edge with the oldest of some of the gaps, and how many those are.
+// oldest returns the edge with the oldest of some of the gaps, and their number.
 func (g gaps) oldest(some func(gap) bool) (edge string, n int) {
 	for e, x := range g {
 		if some(x) {

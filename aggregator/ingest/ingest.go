@@ -1,12 +1,11 @@
-// Package ingest moves the log into the store: for each shard it reads the log
-// from the position that the store's counts stand for, folds what it finds and
-// commits the outcome together with the new position.
+// Package ingest moves the log into the store: for each shard it reads the log from
+// the store's position, folds the messages and commits the result together with the
+// new position.
 //
-// The position in the store is the only cursor. Whatever goes wrong (a lost
-// reply, another aggregator, a store that went back to an older copy, a stream
-// that was made anew) ends in the same way: load the state, compare it with the
-// log, read on from there. Producer sequences keep what is read twice from being
-// counted twice.
+// The position in the store is the only cursor. Whatever goes wrong (a lost reply,
+// another aggregator, a store restored from an older copy, a recreated stream) ends
+// in the same way: load the state, compare it with the log, read on from there.
+// Producer sequences keep batches that are read twice from being counted twice.
 package ingest
 
 import (
@@ -29,20 +28,20 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Options are the parts an Ingest works with.
+// Options configures an Ingest.
 type Options struct {
 	Conn  *nats.Conn
 	Store store.Store
-	// Rules returns the rules in force; they may change between two calls.
+	// Rules returns the rules in force, which may change between two calls.
 	Rules func() *ruleset.Ruleset
-	// Committed, when given, is called with every fold once it is in the store. It
-	// must not block: the shard waits for it.
+	// Committed, if set, is called with every fold after its commit. It must not
+	// block: the shard waits for it.
 	Committed func(*fold.Result)
 	Log       LogOptions
 	// BehindAfter is how long an accepted hit may wait to be counted before that is a
 	// fault. Default: [hit.BehindAfter].
 	BehindAfter time.Duration
-	// Owner names this process among those that fold the same store.
+	// Owner identifies this process among those that fold the same store.
 	Owner      string
 	Faults     *faults.Registry
 	Logger     *slog.Logger
@@ -55,19 +54,19 @@ type Ingest struct {
 	js      jetstream.JetStream
 	metrics *metrics
 	workers []*worker
-	// What all workers log at once.
+	// Messages that all workers log at once.
 	reloads, interruptions *faults.Repeated
 
-	// members are the aggregators that divide the shards, this one included; nil
+	// members are the aggregators that divide the shards, including this one; nil
 	// until it has announced itself.
 	members atomic.Pointer[[]string]
-	// evicts says that nothing may be counted into the store: see watchEvictions.
+	// evicts stops all counting into the store: see watchEvictions.
 	evicts  atomic.Bool
 	showing sync.Mutex // held by ShowLosses
-	// usable says that the streams exist and are what they should be.
+	// usable is true when the streams exist with the right settings.
 	usable atomic.Bool
-	// era counts how often the log turned out to be another one than before.
-	// Who sees it change compares his position with the log again.
+	// era counts how often the log turned out to be another one than before. When it
+	// changes, a worker compares its position with the log again.
 	era atomic.Uint64
 }
 
@@ -91,14 +90,13 @@ func New(o Options) (*Ingest, error) {
 	return in, nil
 }
 
-// Ensure creates the streams that are missing. Run does so too, and waits for
-// the broker; Ensure tells at once what a person has to put right.
+// Ensure creates missing streams. Run does so too, and waits for the broker; Ensure
+// reports at once the mistakes that an operator must correct.
 func (in *Ingest) Ensure(ctx context.Context) error {
 	return EnsureStreams(ctx, in.js, in.Store.Shards(), in.Log)
 }
 
-// Run reads and folds until ctx is done. What is being committed then is
-// finished first.
+// Run reads and folds until ctx is done. It finishes commits in progress.
 func (in *Ingest) Run(ctx context.Context) {
 	in.announce(ctx) // so that the workers need not wait
 	var wg sync.WaitGroup
@@ -112,9 +110,9 @@ func (in *Ingest) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Stuck returns for how long the slowest worker has not come round. A store or a
-// broker that is away does not hold workers up: they go on trying. So a worker
-// that stands still for minutes will do so for ever.
+// Stuck returns how long the slowest worker has not completed a loop. A store or a
+// broker that is away does not hold workers up: they go on trying. So a worker that
+// stands still for minutes will do so for ever.
 func (in *Ingest) Stuck() time.Duration {
 	var longest time.Duration
 	for _, w := range in.workers {
@@ -123,13 +121,12 @@ func (in *Ingest) Stuck() time.Duration {
 	return longest
 }
 
-// folder returns what folds under the rules that are in force now.
+// folder returns a Folder with the rules in force now.
 func (in *Ingest) folder() *fold.Folder {
 	return &fold.Folder{Rules: in.Rules(), Store: in.Store, First: firstInLog(in.js)}
 }
 
-// brokerError says the simple thing where a request failed because there is no
-// connection.
+// brokerError replaces the errors of requests that failed for want of a connection.
 func (in *Ingest) brokerError(err error) error {
 	if err == nil || errors.Is(err, errDisconnected) || in.Conn.IsConnected() {
 		return err
@@ -137,8 +134,8 @@ func (in *Ingest) brokerError(err error) error {
 	return fmt.Errorf("%w: %w", errNotConnected, err)
 }
 
-// away reports whether err is only the end of the program.
-func away(ctx context.Context, err error) bool {
+// failed reports whether err is a failure, not merely the end of ctx.
+func failed(ctx context.Context, err error) bool {
 	return err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled))
 }
 

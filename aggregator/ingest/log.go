@@ -14,10 +14,9 @@ import (
 )
 
 // verify compares a position with the log. It returns "" when the message at the
-// position is the one that was applied, or when the log need not have it any
-// more; else it says why the log is not the one that was read. The stream was
-// made anew then, or lost its tail, and would otherwise deliver nothing, or go
-// on with other messages, and say nothing.
+// position is the applied one, or when the log need not have it any more; else it
+// returns why the log is another one. A stream that was recreated, or lost its
+// tail, would otherwise deliver nothing or other messages, without an error.
 func verify(ctx context.Context, js jetstream.JetStream, pos store.Position) (replaced string, err error) {
 	if pos.Seq == 0 {
 		return "", nil
@@ -27,11 +26,11 @@ func verify(ctx context.Context, js jetstream.JetStream, pos store.Position) (re
 		return "", fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
 	}
 	if last := stream.CachedInfo().State.LastSeq; pos.Seq > last {
-		return fmt.Sprintf("message %d was applied, but the log ends at %d", pos.Seq, last), nil
+		return fmt.Sprintf("message %d is applied, but the log ends at %d", pos.Seq, last), nil
 	}
 	msg, err := stream.GetMsg(ctx, pos.Seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		// Asked after the message, so that one that expires meanwhile is not missed.
+		// Asked after the message, so that an expiry in between is not missed.
 		info, err := stream.Info(ctx)
 		if err != nil {
 			return "", fmt.Errorf("looking at the stream %s: %w", hit.Stream, err)
@@ -39,22 +38,22 @@ func verify(ctx context.Context, js jetstream.JetStream, pos store.Position) (re
 		if pos.Seq < info.State.FirstSeq {
 			return "", nil
 		}
-		return fmt.Sprintf("message %d was applied, but the log does not have it", pos.Seq), nil
+		return fmt.Sprintf("message %d is applied, but the log does not have it", pos.Seq), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading message %d of the stream %s: %w", pos.Seq, hit.Stream, err)
 	}
 	if fold.Fingerprint(msg.Subject, msg.Time, msg.Data) != pos.Fingerprint {
-		return fmt.Sprintf("message %d is another one than was applied", pos.Seq), nil
+		return fmt.Sprintf("message %d differs from the applied one", pos.Seq), nil
 	}
 	return "", nil
 }
 
-// shardConsumer returns the configuration of a consumer that delivers messages
-// of subject from the stream sequence from on.
+// shardConsumer returns the configuration of a consumer that delivers messages of
+// subject from the stream sequence from on.
 //
-// It is not jetstream's ordered consumer: that one begins anew by itself when
-// the stream went away, at a position that nobody has compared with the log.
+// It is not jetstream's ordered consumer, which restarts by itself after the stream
+// was away, at a position that nobody has compared with the log.
 func shardConsumer(subject string, from uint64) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		FilterSubject:     subject,
@@ -67,19 +66,19 @@ func shardConsumer(subject string, from uint64) jetstream.ConsumerConfig {
 	}
 }
 
-// deleteConsumer gives a consumer back at once instead of after its
-// InactiveThreshold. It is a courtesy: errors do not matter.
+// deleteConsumer deletes a consumer at once instead of after its InactiveThreshold.
+// It is a courtesy: errors do not matter.
 func deleteConsumer(js jetstream.JetStream, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = js.DeleteConsumer(ctx, hit.Stream, name)
 }
 
-// fetchSize is how many messages are asked for at a time where only headers are read.
+// fetchSize is the number of messages in one request that reads only headers.
 const fetchSize = 512
 
-// firstInLog is the [fold.FirstInLog] of a JetStream log. It reads the headers
-// of one edge's batches of one shard, and then the message that it looks for.
+// firstInLog is the [fold.FirstInLog] of a JetStream log. It reads the headers of
+// one edge's batches of one shard, and then the message with the batch.
 func firstInLog(js jetstream.JetStream) fold.FirstInLog {
 	return func(ctx context.Context, shard int, edge string, next uint64) (fold.InLog, error) {
 		first, err := lowestInLog(ctx, js, hit.Subject(shard, edge), next)
@@ -96,7 +95,7 @@ func firstInLog(js jetstream.JetStream) fold.FirstInLog {
 		}
 		m := fold.Read(shard, msg.Sequence, msg.Time, msg.Subject, msg.Header.Get, msg.Data)
 		if first.Batch < m.BatchSeq || first.Batch > m.LastSeq {
-			return fold.InLog{}, fmt.Errorf("message %d of the stream %s is another one than it was", first.At, hit.Stream)
+			return fold.InLog{}, fmt.Errorf("message %d of the stream %s has changed", first.At, hit.Stream)
 		}
 		if len(m.Batches) > 0 {
 			first.Version = fold.Newer(m.Batches[first.Batch-m.BatchSeq])
@@ -105,8 +104,8 @@ func firstInLog(js jetstream.JetStream) fold.FirstInLog {
 	}
 }
 
-// lowestInLog returns the lowest batch from next on that messages of a subject
-// have by their headers, without its version.
+// lowestInLog returns the lowest batch from next on, according to the headers of
+// the messages of a subject, without its version.
 func lowestInLog(ctx context.Context, js jetstream.JetStream, subject string, next uint64) (first fold.InLog, err error) {
 	cfg := shardConsumer(subject, 1)
 	cfg.HeadersOnly = true
@@ -117,7 +116,7 @@ func lowestInLog(ctx context.Context, js jetstream.JetStream, subject string, ne
 	defer deleteConsumer(js, cons.CachedInfo().Name)
 
 	left := cons.CachedInfo().NumPending
-	for left > 0 && ctx.Err() == nil && first.Batch != next { // nothing lower counts
+	for left > 0 && ctx.Err() == nil && first.Batch != next { // none can be lower
 		batch, err := cons.Fetch(int(min(left, fetchSize)), jetstream.FetchMaxWait(askTimeout))
 		if err != nil {
 			return first, err
@@ -125,7 +124,7 @@ func lowestInLog(ctx context.Context, js jetstream.JetStream, subject string, ne
 		var n uint64
 		for msg := range batch.Messages() {
 			n++
-			// As the fold reads them: else it would be sent back to what it skips.
+			// As in the fold, which would otherwise rewind to a message that it skips.
 			seq, last, err := fold.Sequences(msg.Headers().Get)
 			if seq = max(seq, next); err != nil || last < next || first.Batch != 0 && seq >= first.Batch {
 				continue
@@ -140,7 +139,7 @@ func lowestInLog(ctx context.Context, js jetstream.JetStream, subject string, ne
 			return first, err
 		}
 		if n == 0 {
-			return first, fmt.Errorf("%d messages of %s did not come", left, subject)
+			return first, fmt.Errorf("%d messages of %s did not arrive", left, subject)
 		}
 		left -= min(left, n)
 	}

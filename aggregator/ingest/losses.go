@@ -11,9 +11,9 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// begin writes that a shard is counted from now on, which tells it from one whose
-// store is emptied later. A log that has lost its beginning by then is a loss: what
-// was in it is not in the counts.
+// begin records that the counts of a shard begin here, which tells it from a shard
+// whose store is emptied later. If the log has lost its beginning by then, that is
+// a loss: the counts lack its hits.
 func (w *worker) begin(ctx context.Context, state *store.State) error {
 	stream, err := w.in.js.Stream(ctx, hit.Stream)
 	if err != nil {
@@ -34,16 +34,16 @@ func (w *worker) begin(ctx context.Context, state *store.State) error {
 	return nil
 }
 
-// ShowLosses raises Incomplete if the store has losses that nobody acknowledged,
-// and clears it if not. Run does so from time to time.
+// ShowLosses raises Incomplete if the store has unacknowledged losses, and clears
+// it if not. Run does so from time to time.
 func (in *Ingest) ShowLosses(ctx context.Context) {
-	in.showing.Lock() // else an older answer could be shown last
+	in.showing.Lock() // an older answer could be shown last
 	defer in.showing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	losses, err := in.Store.Losses(ctx)
 	switch {
-	case err != nil: // StoreAway says why
+	case err != nil: // StoreAway gives the reason
 	case len(losses) == 0:
 		in.Faults.Clear(faults.Incomplete, faults.Whole)
 	default:
@@ -54,7 +54,7 @@ func (in *Ingest) ShowLosses(ctx context.Context) {
 // describedEdges bounds how many edges the message of a fault names.
 const describedEdges = 5
 
-// describe says in one sentence what the counts lack.
+// describe summarizes losses in one sentence.
 func describe(losses []store.Loss) string {
 	type sum struct {
 		store.Loss

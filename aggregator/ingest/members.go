@@ -9,9 +9,9 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// How aggregators find each other. One that is killed has lost its shards to the
-// others when both its membership and its leases have ended: memberTTL, memberEvery
-// and some looks later.
+// Timing of membership. The shards of a killed aggregator go to others when its
+// membership and its leases have both expired: after memberTTL, memberEvery and
+// some more checks.
 const (
 	memberTTL   = 5 * time.Second // since an aggregator last announced itself
 	memberEvery = time.Second     // between two announcements
@@ -26,12 +26,12 @@ func (in *Ingest) divide(ctx context.Context) {
 	opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if _, err := in.Store.Members(opCtx, in.Owner, 0); err != nil {
-		in.Logger.Warn("leaving the shards to other aggregators; they take them in some seconds", "error", err)
+		in.Logger.Warn("leaving the shards to other aggregators failed; they take over in some seconds", "error", err)
 	}
 }
 
-// announce renews the membership of this aggregator and notes the others. One that
-// cannot read the log lets its membership end.
+// announce renews this aggregator's membership and records the other members. An
+// aggregator that cannot read the log lets its membership expire.
 func (in *Ingest) announce(ctx context.Context) {
 	if !in.Conn.IsConnected() {
 		return
@@ -41,9 +41,9 @@ func (in *Ingest) announce(ctx context.Context) {
 	now, err := in.Store.Members(opCtx, in.Owner, memberTTL)
 	before := in.members.Load()
 	if err != nil {
-		// Later the workers notice, who go on with the division that there was.
-		if before == nil && away(ctx, err) {
-			in.Faults.Set(faults.StoreAway, faults.Whole, fmt.Sprintf("finding other aggregators: %v", err))
+		// Later the workers notice it and go on with the last division.
+		if before == nil && failed(ctx, err) {
+			in.Faults.Set(faults.StoreAway, faults.Whole, fmt.Sprintf("looking for other aggregators: %v", err))
 		}
 		return
 	}
@@ -54,7 +54,7 @@ func (in *Ingest) announce(ctx context.Context) {
 	}
 }
 
-// owns reports whether a shard is for this aggregator to fold.
+// owns reports whether this aggregator should fold a shard.
 func (in *Ingest) owns(shard int) bool {
 	m := in.members.Load()
 	return m != nil && len(*m) > 0 && (*m)[shard%len(*m)] == in.Owner

@@ -29,7 +29,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		hits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_hits_total",
-			Help: "Hits by what became of them. A hit that is folded again after the store or the log went back is counted here again.",
+			Help: "Hits by verdict. A hit that is folded again after the store or the log went back is counted here again.",
 		}, []string{"list", "reason"}),
 		shadowed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_shadowed_total",
@@ -37,11 +37,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"list", "rule"}),
 		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_batches_total",
-			Help: "Batches read from the log, by what became of them.",
+			Help: "Batches read from the log, by result.",
 		}, []string{"result"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hotboard_batches_lost_total",
-			Help: "Batches that neither the log nor their edge has any more.",
+			Help: "Lost batches: neither the log nor their edge has them any more.",
 		}),
 		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hotboard_commit_conflicts_total",
@@ -53,30 +53,30 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hotboard_commit_duration_seconds",
-			Help:    "How long folding a group of batches and committing it took.",
+			Help:    "Duration of folding and committing a group of batches.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		size: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hotboard_commit_hits",
-			Help:    "How many hits one commit had.",
+			Help:    "Hits in one commit.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "hotboard_ingest_delay_seconds",
-			Help:    "How long the oldest batch of a commit had been in the log when it was committed.",
+			Help:    "Age in the log of the oldest batch of a commit.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12),
 		}),
 		position: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hotboard_position",
-			Help: "Stream sequence up to which a shard is in the counts, where this aggregator folds it.",
+			Help: "Stream sequence of the last applied message of each shard that this aggregator folds.",
 		}, []string{"shard"}),
 		gaps: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hotboard_gaps",
-			Help: "Edges of which batches came that cannot be counted yet, by shard: earlier ones are missing, or they are of a newer version.",
+			Help: "Edges with batches that cannot be counted yet, by shard: earlier ones are missing, or they have a newer version.",
 		}, []string{"shard"}),
 		owned: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hotboard_shards_owned",
-			Help: "How many shards this aggregator folds; hotboard_position shows which.",
+			Help: "Number of shards that this aggregator folds; hotboard_position shows which.",
 		}),
 		logBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hotboard_log_bytes",
@@ -84,7 +84,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		logMax: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hotboard_log_bytes_max",
-			Help: "How large the log may become.",
+			Help: "Largest size of the log.",
 		}),
 	}
 	reg.MustRegister(m.hits, m.shadowed, m.batches, m.lost, m.conflicts, m.rewinds, m.commit, m.size, m.delay,
@@ -92,7 +92,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// committed takes in a fold that is in the store now.
+// committed takes in a committed fold.
 func (m *metrics) committed(msgs []fold.Message, hits int, res *fold.Result, took time.Duration) {
 	for o, n := range res.Hits {
 		m.hits.WithLabelValues(o.List, string(o.Reason)).Add(float64(n))

@@ -15,21 +15,20 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Headers of a message that was set aside.
+// Headers of a message that is set aside.
 const (
 	HeaderPoisonSubject   = "Hotboard-Original-Subject"
 	HeaderPoisonSequence  = "Hotboard-Original-Sequence" // in the stream hit.Stream
 	HeaderPoisonError     = "Hotboard-Error"
-	HeaderPoisonTruncated = "Hotboard-Truncated" // how many bytes the body had
+	HeaderPoisonTruncated = "Hotboard-Truncated" // size of the original body in bytes
 )
 
-// maxHeaderText is how many bytes of an error a header has. The broker refuses a
+// maxHeaderText is the most bytes of an error in a header. The broker refuses a
 // message with more than 64 KiB of headers.
 const maxHeaderText = 1 << 10
 
-// setAside copies a message that cannot be read to the stream for such
-// messages. It reports whether it is there for the first time: a log that is
-// read again brings the same message again.
+// setAside copies an unreadable message to the stream for such messages. It reports
+// whether the copy is new: reading the log again brings the same message again.
 func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Message) (first bool, err error) {
 	msg := nats.NewMsg(hit.SubjectPoison + "." + strconv.Itoa(shard))
 	msg.Data = m.Data
@@ -41,7 +40,7 @@ func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Me
 		msg.Header.Set(hit.HeaderLast, strconv.FormatUint(m.LastSeq, 10))
 	}
 	if len(m.Data) > hit.MaxBatchBytes {
-		// The copy has more headers than the original: it might not be accepted.
+		// The copy has more headers than the original, so it could be too large.
 		msg.Data = m.Data[:hit.MaxBatchBytes]
 		msg.Header.Set(HeaderPoisonTruncated, strconv.Itoa(len(m.Data)))
 	}
@@ -53,8 +52,8 @@ func setAside(ctx context.Context, js jetstream.JetStream, shard int, m *fold.Me
 	return !ack.Duplicate, nil
 }
 
-// headerText makes a text fit into a header: in one line, of maxHeaderText bytes
-// at most, in whole characters.
+// headerText fits a text into a header: one line of at most maxHeaderText bytes, in
+// whole characters.
 func headerText(s string) string {
 	var b strings.Builder
 	for _, r := range s {

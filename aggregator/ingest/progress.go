@@ -12,7 +12,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// progress compares the log with how far its shards are applied, whoever applies
+// progress compares the log with the applied positions of all shards, whoever folds
 // them: it trusts neither a worker nor a lease.
 type progress struct {
 	created time.Time // of the stream
@@ -21,13 +21,13 @@ type progress struct {
 }
 
 type shardProgress struct {
-	at uint64 // position that the store was last known to have
-	// Everything of the shard up to here is applied, as long as the position is not
-	// below at. It spares NATS to search the same stretch again.
+	at uint64 // last known position in the store
+	// Everything of the shard up to here is applied, as long as the position does not
+	// fall below at. It keeps NATS from searching the same stretch again.
 	clean uint64
 }
 
-// watchProgress raises Behind and Incomplete, until ctx is done.
+// watchProgress raises Behind and Incomplete until ctx is done.
 func (in *Ingest) watchProgress(ctx context.Context) {
 	p := &progress{shards: make([]shardProgress, in.Store.Shards())}
 	every := in.BehindAfter / 6
@@ -40,8 +40,8 @@ func (in *Ingest) watchProgress(ctx context.Context) {
 	}
 }
 
-// look raises or clears Behind for every shard. What cannot be asked stays as it
-// was: StoreAway or LogAway says why.
+// look raises or clears Behind for every shard. It leaves a shard that it cannot
+// check as it is: StoreAway or LogAway gives the reason.
 func (p *progress) look(ctx context.Context, in *Ingest) {
 	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (p *progress) look(ctx context.Context, in *Ingest) {
 	for shard := range p.shards {
 		s, w := &p.shards[shard], in.workers[shard]
 		if time.Since(time.UnixMilli(w.reached.Load())) < in.BehindAfter && w.applied.Load() >= s.at {
-			// What comes after a message that is not old is not old either.
+			// Messages after a recent one are recent too.
 			in.Faults.Clear(faults.Behind, shard)
 			continue
 		}
@@ -71,12 +71,12 @@ func (p *progress) look(ctx context.Context, in *Ingest) {
 			in.Faults.Clear(faults.Behind, shard)
 		default:
 			in.Faults.Set(faults.Behind, shard, fmt.Sprintf(
-				"the log has messages that were not applied for %s; the aggregator that has the lease is stuck, too slow, or gone", rough(age)))
+				"the log has had unapplied messages for %s; the aggregator that has the lease is stuck, too slow, or gone", rough(age)))
 		}
 	}
 }
 
-// rough is how old something is, so that shards that stopped together say the same.
+// rough rounds an age, so that shards that stopped together have one message.
 func rough(age time.Duration) string {
 	if age >= 2*time.Hour {
 		return fmt.Sprintf("%d h", age/time.Hour)
@@ -90,7 +90,7 @@ func (p *progress) readPositions(ctx context.Context, in *Ingest) {
 	for shard := range p.shards {
 		pos, err := in.Store.Position(ctx, shard)
 		if err != nil {
-			return // the positions from before do
+			return // the earlier positions stay
 		}
 		s := &p.shards[shard]
 		if pos.Seq < s.at {
@@ -100,8 +100,8 @@ func (p *progress) readPositions(ctx context.Context, in *Ingest) {
 	}
 }
 
-// oldest returns when the log got the first message of the shard that is not
-// applied; zero when there is none.
+// oldest returns when the log received the first unapplied message of the shard, or
+// the zero time without one.
 func (s *shardProgress) oldest(ctx context.Context, stream jetstream.Stream, shard int, last uint64) (time.Time, error) {
 	from := max(s.at, s.clean)
 	if from >= last {

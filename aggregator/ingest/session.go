@@ -14,19 +14,19 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Bounds of what a session holds in memory, beside what the worker has taken.
+// Memory bounds of a session, beside the messages that the worker has taken.
 const (
 	sessionBytes    = 4 << 20 // waiting in the NATS client
 	sessionMessages = 16      // decoded, waiting for the worker
 )
 
-// errDisconnected ends a session when the connection was lost: what comes after
-// it has to be compared with the log first.
+// errDisconnected ends a session after a lost connection: the log must be compared
+// with the position before reading on.
 var errDisconnected = errors.New("the connection to NATS was lost")
 
-// session reads one shard of the log from one position on, over one connection.
-// It never recovers: whatever interrupts it ends it, because a log that was
-// away may not be the same log afterwards.
+// session reads one shard of the log from one position on, over one connection. It
+// never recovers: any interruption ends it, because a log that was away may be
+// another one afterwards.
 type session struct {
 	msgs chan fold.Message
 	done chan struct{} // closed when the session has failed
@@ -37,8 +37,8 @@ type session struct {
 	release func()
 }
 
-// openSession begins to read the messages of a shard from the stream sequence
-// from on.
+// openSession begins to read the messages of a shard from the stream sequence from
+// on.
 func openSession(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, shard int, from uint64) (*session, error) {
 	s := &session{
 		msgs:    make(chan fold.Message, sessionMessages),
@@ -51,7 +51,7 @@ func openSession(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, sha
 		nc.RemoveStatusListener(status)
 		return nil, fmt.Errorf("reading shard %d of the stream %s: %w", shard, hit.Stream, err)
 	}
-	// A message must fit, or none would come any more.
+	// The next message must always fit, or reading would stop for ever.
 	size := max(sessionBytes, 2*int(nc.MaxPayload()))
 	cc, err := cons.Consume(s.receive(shard),
 		jetstream.PullMaxBytes(size),
@@ -79,7 +79,7 @@ func openSession(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, sha
 		wg.Wait()
 		select {
 		case <-cc.Closed():
-		case <-time.After(time.Second): // the handler has nothing to write to any more
+		case <-time.After(time.Second): // the handler has no reader any more
 		}
 		if nc.IsConnected() {
 			deleteConsumer(js, cons.CachedInfo().Name)
@@ -88,8 +88,8 @@ func openSession(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, sha
 	return s, nil
 }
 
-// receive returns the consumer's handler. It decodes here, so that the next
-// batches are decoded while the last ones are being committed.
+// receive returns the consumer's handler. It decodes messages while the worker
+// commits the last ones.
 func (s *session) receive(shard int) jetstream.MessageHandler {
 	var delivered uint64
 	return func(msg jetstream.Msg) {
@@ -100,7 +100,7 @@ func (s *session) receive(shard int) jetstream.MessageHandler {
 		}
 		delivered++
 		if meta.Sequence.Consumer != delivered {
-			s.fail(fmt.Errorf("messages were lost on the way: the server has sent %d, %d came", meta.Sequence.Consumer, delivered))
+			s.fail(fmt.Errorf("messages were lost on the way: the server sent %d, %d arrived", meta.Sequence.Consumer, delivered))
 			return
 		}
 		m := fold.Read(shard, meta.Sequence.Stream, meta.Timestamp, msg.Subject(), msg.Headers().Get, msg.Data())
@@ -112,7 +112,7 @@ func (s *session) receive(shard int) jetstream.MessageHandler {
 	}
 }
 
-// interrupted sorts out what the consumer reports: a pull request that ended, for
+// interrupted handles an error of the consumer. The end of a pull request, for
 // example because the next message did not fit any more, is no interruption.
 func (s *session) interrupted(err error) {
 	switch {
@@ -133,5 +133,5 @@ func (s *session) fail(err error) {
 	})
 }
 
-// close ends the session and gives back what it held.
+// close ends the session and frees its resources.
 func (s *session) close() { s.release() }

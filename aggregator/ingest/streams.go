@@ -12,16 +12,16 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// LogOptions says how the broker keeps the log.
+// LogOptions configures how the broker keeps the log.
 type LogOptions struct {
-	// MaxAge is how long the broker keeps a batch, and so how far back counts can
-	// be rebuilt. Default: 72 h.
+	// MaxAge is how long the broker keeps a batch, and so how far back counts can be
+	// rebuilt. Default: 72 h.
 	MaxAge time.Duration
-	// MaxBytes is how large the log may become on disk. When it is nearly full, what
-	// is counted already goes first; a log full of what is not counted refuses
-	// more, and the edges keep it. Default: 4 GiB.
+	// MaxBytes is the largest size of the log on disk. When it is nearly full, the
+	// oldest applied messages are purged. A log full of unapplied messages refuses
+	// more, and the edges keep their hits. Default: 4 GiB.
 	MaxBytes int64
-	// Replicas is how many servers of a cluster keep the log. Default: 1.
+	// Replicas is the number of servers in a cluster that keep the log. Default: 1.
 	Replicas int
 }
 
@@ -40,21 +40,20 @@ func (o LogOptions) withDefaults() LogOptions {
 
 // Sizes beside the log itself.
 const (
-	// MaxPoisonBytes bounds the stream of messages that could not be read; the
-	// oldest make room.
+	// MaxPoisonBytes bounds the stream of unreadable messages; the oldest make room.
 	MaxPoisonBytes = 64 << 20
-	// headerRoom is what the headers of a batch may take beside its body.
+	// headerRoom is the space for the headers of a message beside its body.
 	headerRoom = 16 << 10
 )
 
-// ErrShards says that the log and the store were made for different numbers of
+// ErrShards means that the log and the store were made for different numbers of
 // shards.
 var ErrShards = errors.New("the log and the store have different numbers of shards")
 
-// EnsureStreams creates what is missing on the broker: the log, the stream for
-// messages that cannot be read, and the buckets of secrets. It brings the limits
-// of a log that exists to those in o. It fails with [ErrShards] when the log was
-// made for another number of shards.
+// EnsureStreams creates the missing parts on the broker: the log, the stream for
+// unreadable messages, and the buckets of secrets. It sets the limits of an
+// existing log to those in o. It fails with [ErrShards] when the log was made for
+// another number of shards.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream, shards int, o LogOptions) error {
 	o = o.withDefaults()
 	if err := ensureLog(ctx, js, shards, o); err != nil {
@@ -62,7 +61,7 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, shards int, o Lo
 	}
 	_, err := findOrCreate(ctx, js, jetstream.StreamConfig{
 		Name:        hit.PoisonStream,
-		Description: "Messages of the log of hits that could not be read.",
+		Description: "Unreadable messages of the log of hits.",
 		Subjects:    []string{hit.SubjectPoison + ".*"},
 		MaxBytes:    MaxPoisonBytes,
 		Discard:     jetstream.DiscardOld,
@@ -76,9 +75,9 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, shards int, o Lo
 	return ensureBuckets(ctx, js, o)
 }
 
-// findOrCreate returns a stream as it is, or makes it as in want. It looks
-// first: the server counts the size of a stream that exists a second time
-// against its limits when it is asked to create it again.
+// findOrCreate returns a stream unchanged, or creates it as in want. It looks
+// first: when asked to create an existing stream, the server counts its size a
+// second time against its limits.
 func findOrCreate(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -100,14 +99,14 @@ func ensureLog(ctx context.Context, js jetstream.JetStream, shards int, o LogOpt
 		Subjects:    []string{hit.SubjectHits + ".*.*"},
 		Retention:   jetstream.LimitsPolicy,
 		Storage:     jetstream.FileStorage,
-		// A full log must refuse what comes, not forget what nobody has counted.
+		// A full log must refuse new messages, not drop uncounted ones.
 		Discard:    jetstream.DiscardNew,
 		MaxAge:     o.MaxAge,
 		MaxBytes:   o.MaxBytes,
 		MaxMsgSize: hit.MaxBatchBytes + headerRoom,
 		Replicas:   o.Replicas,
-		// A batch that is sent again must be stored again: the store may have gone
-		// back to before it was counted.
+		// A batch that is sent again must be stored again: the store may have gone back
+		// to before it was counted.
 		Duplicates: 100 * time.Millisecond,
 		Metadata:   map[string]string{hit.StreamShards: strconv.Itoa(shards)},
 	}
@@ -122,7 +121,7 @@ func ensureLog(ctx context.Context, js jetstream.JetStream, shards int, o LogOpt
 	changed := have
 	changed.MaxAge, changed.MaxBytes, changed.Replicas = want.MaxAge, want.MaxBytes, want.Replicas
 	changed.Discard, changed.MaxMsgSize, changed.Duplicates = want.Discard, want.MaxMsgSize, want.Duplicates
-	// A replica that lags behind would say that a message it does not have yet is gone.
+	// A lagging replica would report a message as missing that it does not have yet.
 	changed.AllowDirect = false
 	if have.MaxAge == changed.MaxAge && have.MaxBytes == changed.MaxBytes && have.Replicas == changed.Replicas &&
 		have.Discard == changed.Discard && have.MaxMsgSize == changed.MaxMsgSize &&
@@ -139,7 +138,7 @@ func checkShards(metadata map[string]string, shards int) error {
 	s := metadata[hit.StreamShards]
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		return fmt.Errorf("%w: stream %s has no metadata %s, so it was not made by an aggregator; delete it or use another NATS account",
+		return fmt.Errorf("%w: stream %s has no metadata %s, so no aggregator made it; delete it or use another NATS account",
 			ErrShards, hit.Stream, hit.StreamShards)
 	}
 	if n != shards {
@@ -151,7 +150,7 @@ func checkShards(metadata map[string]string, shards int) error {
 
 func ensureBuckets(ctx context.Context, js jetstream.JetStream, o LogOptions) error {
 	for _, b := range hit.Buckets() {
-		// An edge may have made it first, with its own idea of the limits.
+		// An edge may have created it first, with other limits.
 		if _, err := js.KeyValue(ctx, b.Name); err == nil {
 			continue
 		}
@@ -170,13 +169,13 @@ func ensureBuckets(ctx context.Context, js jetstream.JetStream, o LogOptions) er
 	return nil
 }
 
-// Codes of the server's errors that have a remedy; nats.go does not name them.
+// Codes of server errors with a remedy; nats.go has no names for them.
 const (
 	errStorageExceeded = 10047
 	errNoJetStream     = jetstream.JSErrCodeJetStreamNotEnabled
 )
 
-// hint adds what to do about an error of the broker, where that is known.
+// hint adds the remedy to an error of the broker, if one is known.
 func hint(err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {

@@ -12,10 +12,10 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// watchEvery is how often the log as a whole is looked at.
+// watchEvery is how often the log as a whole is checked.
 const watchEvery = 3 * time.Second
 
-// watch creates the streams, and then keeps an eye on them until ctx is done.
+// watch creates the streams, and then checks them until ctx is done.
 func (in *Ingest) watch(ctx context.Context) {
 	var created time.Time
 	every := backoffMin
@@ -25,7 +25,7 @@ func (in *Ingest) watch(ctx context.Context) {
 		} else {
 			every = min(2*every, watchEvery)
 		}
-		lookCtx, cancel := context.WithTimeout(ctx, 2*askTimeout) // several questions, and the store
+		lookCtx, cancel := context.WithTimeout(ctx, 2*askTimeout) // several requests, and the store
 		err := in.brokerError(in.look(lookCtx, &created))
 		cancel()
 		in.judge(ctx, err)
@@ -33,15 +33,15 @@ func (in *Ingest) watch(ctx context.Context) {
 	}
 }
 
-// look compares the log with what it was. It counts up the era when the log is
-// another one or ends before what was read.
+// look compares the log with its last known state. It increments the era when the
+// log is another one or ends before the positions.
 func (in *Ingest) look(ctx context.Context, created *time.Time) error {
 	if !in.usable.Load() {
 		if err := in.Ensure(ctx); err != nil {
 			return err
 		}
 	}
-	// The positions first: the log can only have grown since.
+	// Positions first: from now on the log can only have grown.
 	var read uint64
 	for _, w := range in.workers {
 		read = max(read, w.applied.Load())
@@ -68,14 +68,14 @@ func (in *Ingest) look(ctx context.Context, created *time.Time) error {
 	return nil
 }
 
-// judge turns the outcome of look into faults.
+// judge turns the result of look into faults.
 func (in *Ingest) judge(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		in.Faults.Clear(faults.LogShards, faults.Whole)
 		in.Faults.Clear(faults.LogAway, faults.Whole)
 		in.usable.Store(true)
-	case !away(ctx, err):
+	case !failed(ctx, err):
 	case errors.Is(err, ErrShards):
 		in.Faults.Set(faults.LogShards, faults.Whole, err.Error())
 		in.close()
@@ -87,22 +87,22 @@ func (in *Ingest) judge(ctx context.Context, err error) {
 	}
 }
 
-// close keeps the workers from the log until it is what it should be.
+// close keeps the workers from the log until its streams are right again.
 func (in *Ingest) close() {
 	if in.usable.Swap(false) {
 		in.era.Add(1)
 	}
 }
 
-// A log that is this full loses its oldest messages, until it is lowFull full.
+// A log this full loses its oldest messages, until it is lowFull full.
 const (
 	highFull = 0.90
 	lowFull  = 0.75
 )
 
-// makeRoom purges the oldest messages of a log that is nearly full, as far as
-// all shards are counted. What is not counted stays: then the log refuses more,
-// and the edges keep it. It returns why there is too little room, or "".
+// makeRoom purges the oldest messages of a nearly full log, up to the first that
+// some shard has not applied. Unapplied messages stay: then the log refuses more,
+// and the edges keep them. It returns why there is too little room, or "".
 func (in *Ingest) makeRoom(ctx context.Context, stream jetstream.Stream) (full string) {
 	info := stream.CachedInfo()
 	state, limit := info.State, info.Config.MaxBytes
@@ -112,16 +112,16 @@ func (in *Ingest) makeRoom(ctx context.Context, stream jetstream.Stream) (full s
 	full = fmt.Sprintf("%d of %d bytes are in use", state.Bytes, limit)
 	needed, err := in.firstNeeded(ctx, stream)
 	if err != nil {
-		return fmt.Sprintf("%s and no room can be made: %v", full, err)
+		return fmt.Sprintf("%s and making room failed: %v", full, err)
 	}
-	// Messages are of like size over so long a stretch.
+	// Over so long a stretch, sizes of messages average out.
 	share := 1 - lowFull*float64(limit)/float64(state.Bytes)
 	target := state.FirstSeq + uint64(share*float64(state.LastSeq-state.FirstSeq))
 	if upTo := min(target, needed); upTo > state.FirstSeq {
 		if err := stream.Purge(ctx, jetstream.WithPurgeSequence(upTo)); err != nil {
-			return fmt.Sprintf("%s and no room can be made: %v", full, err)
+			return fmt.Sprintf("%s and making room failed: %v", full, err)
 		}
-		in.Logger.Info("the log was nearly full: what was counted long ago is purged",
+		in.Logger.Info("the log was nearly full: purged the oldest applied messages",
 			"bytes", state.Bytes, "max_bytes", limit, "first", state.FirstSeq, "up_to", upTo)
 	}
 	if needed <= target {
@@ -130,14 +130,14 @@ func (in *Ingest) makeRoom(ctx context.Context, stream jetstream.Stream) (full s
 	return ""
 }
 
-// firstNeeded returns the sequence of the first message that is not in the
-// counts, over all shards.
+// firstNeeded returns the sequence of the first message that some shard has not
+// applied.
 func (in *Ingest) firstNeeded(ctx context.Context, stream jetstream.Stream) (uint64, error) {
 	needed := stream.CachedInfo().State.LastSeq + 1
 	for shard := range in.Store.Shards() {
 		pos, err := in.Store.Position(ctx, shard)
 		if err != nil {
-			return 0, fmt.Errorf("looking where shard %d stands: %w", shard, err)
+			return 0, fmt.Errorf("reading the position of shard %d: %w", shard, err)
 		}
 		msg, err := stream.GetMsg(ctx, pos.Seq+1, jetstream.WithGetMsgSubject(hit.ShardSubjects(shard)))
 		switch {

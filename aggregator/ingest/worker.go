@@ -17,23 +17,23 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// How a worker behaves in time.
+// Timing of a worker.
 const (
 	leaseTTL   = 5 * time.Second
 	leaseRenew = leaseTTL / 3
-	standBy    = 500 * time.Millisecond // between two looks whether the shard is there to be taken
-	idleCheck  = time.Second            // between two looks whether the store is still where it was
-	pace       = 50 * time.Millisecond  // least time from one commit to the next, unless there is a full one to make
+	standBy    = 500 * time.Millisecond // between two checks whether the shard is free
+	idleCheck  = time.Second            // between two checks of the store's position
+	pace       = 50 * time.Millisecond  // least time between two commits that are not full
 	backoffMin = 100 * time.Millisecond // after an error
 	backoffMax = 5 * time.Second
 	opTimeout  = 30 * time.Second // of one exchange with the store
-	askTimeout = 3 * time.Second  // of one question to the broker; its answer is lost when the connection is
-	// applyTimeout bounds a fold with its commit. The fold may have to search the
-	// log, which takes seconds for every few million batches.
+	askTimeout = 3 * time.Second  // of one request to the broker; a lost connection loses its answer
+	// applyTimeout bounds a fold with its commit. The fold may have to search the log,
+	// which takes seconds for every few million batches.
 	applyTimeout = 2 * time.Minute
 )
 
-// Reasons to load the state again that are no fault.
+// Reasons to load the state again that are not faults.
 var (
 	errLease = errors.New("another aggregator folds the shard")
 	errMoved = errors.New("the store is at another position")
@@ -47,12 +47,12 @@ type worker struct {
 	label string // the shard, for metrics
 	log   *slog.Logger
 
-	cameRound atomic.Int64  // when the loop last turned, in milliseconds since the Unix epoch
+	cameRound atomic.Int64  // when the loop last completed, in milliseconds since the Unix epoch
 	applied   atomic.Uint64 // stream sequence of the position, while the lease is held
-	reached   atomic.Int64  // when the log got the last message that was applied, in milliseconds since the Unix epoch
+	reached   atomic.Int64  // when the log received the last applied message, in milliseconds since the Unix epoch
 
 	leased  time.Time      // when the lease was last granted
-	known   store.Position // last position that the store was known to have, by this worker
+	known   store.Position // last position in the store that this worker knows
 	gaps    gaps
 	backoff time.Duration
 }
@@ -68,7 +68,7 @@ func newWorker(in *Ingest, shard int) *worker {
 	return w
 }
 
-// run follows the log whenever it has the lease, until ctx is done.
+// run follows the log while it holds the lease, until ctx is done.
 func (w *worker) run(ctx context.Context) {
 	defer w.release(ctx)
 	for ctx.Err() == nil {
@@ -101,26 +101,26 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// storeError notes that the store did not do what it was asked.
+// storeError raises the fault for an error of the store.
 func (w *worker) storeError(ctx context.Context, err error) error {
-	if away(ctx, err) && !errors.Is(err, store.ErrConflict) {
+	if failed(ctx, err) && !errors.Is(err, store.ErrConflict) {
 		w.in.Faults.Set(faults.StoreAway, w.shard, w.storeCause(err))
 	}
 	return err
 }
 
-// logError notes that the broker did not do what it was asked.
+// logError raises the fault for an error of the broker.
 func (w *worker) logError(ctx context.Context, err error) error {
 	err = w.in.brokerError(err)
-	if away(ctx, err) && !errors.Is(err, errDisconnected) {
+	if failed(ctx, err) && !errors.Is(err, errDisconnected) {
 		w.in.Faults.Set(faults.LogAway, w.shard, w.logCause(err))
 	}
 	return err
 }
 
-// lease gets or renews the lease, if it is time to, or gives it up when the shard
-// is another aggregator's. One that cannot read the log renews nothing, so that
-// another one may go on.
+// lease takes or renews the lease when it is due, or gives it up when the shard
+// belongs to another aggregator. A worker that cannot read the log does not renew,
+// so that another aggregator may go on.
 func (w *worker) lease(ctx context.Context) error {
 	if !w.in.owns(w.shard) {
 		w.release(ctx)
@@ -150,7 +150,8 @@ func (w *worker) lease(ctx context.Context) error {
 	return nil
 }
 
-// setLeased notes when the lease was last granted; the zero time when it is not held.
+// setLeased records when the lease was last granted; the zero time when it is not
+// held.
 func (w *worker) setLeased(at time.Time) {
 	switch {
 	case w.leased.IsZero() && !at.IsZero():
@@ -161,11 +162,11 @@ func (w *worker) setLeased(at time.Time) {
 	w.leased = at
 }
 
-// standBy forgets what only the one who folds the shard can know.
+// standBy forgets what only the holder of the lease can know.
 func (w *worker) standBy(ctx context.Context) {
 	if w.known.Seq > 0 {
-		// A store that was emptied has forgotten the lease too: who takes it now does
-		// not know how far the shard was.
+		// A store that was emptied has forgotten the lease too, and whoever takes it now
+		// does not know the old position.
 		opCtx, cancel := context.WithTimeout(ctx, opTimeout)
 		defer cancel()
 		if now, err := w.in.Store.Position(opCtx, w.shard); err == nil {
@@ -182,8 +183,7 @@ func (w *worker) standBy(ctx context.Context) {
 	w.in.metrics.gaps.DeleteLabelValues(w.label)
 }
 
-// release lets another aggregator go on at once instead of after the lease's
-// end.
+// release lets another aggregator go on at once instead of after the lease expires.
 func (w *worker) release(ctx context.Context) {
 	if w.leased.IsZero() {
 		return
@@ -196,8 +196,8 @@ func (w *worker) release(ctx context.Context) {
 	w.setLeased(time.Time{})
 }
 
-// follow reads the log from where the store stands, and folds. It ends with the
-// reason to begin again from loading the state.
+// follow reads the log from the store's position, and folds. It returns the reason
+// to load the state again.
 func (w *worker) follow(ctx context.Context) error {
 	era := w.in.era.Load()
 	state, err := w.load(ctx)
@@ -221,7 +221,7 @@ func (w *worker) follow(ctx context.Context) error {
 		if err != nil {
 			return w.logError(ctx, err)
 		}
-		// Asked after the messages came: they may be for another aggregator, or of
+		// After the messages arrived: they may belong to another aggregator, or to
 		// another log.
 		if err := w.lease(ctx); err != nil {
 			return err
@@ -239,14 +239,14 @@ func (w *worker) follow(ctx context.Context) error {
 			return err
 		}
 		last = time.Now()
-		if state.Position.Seq == 0 { // the fold wants to read the log from its beginning
+		if state.Position.Seq == 0 { // the fold needs the log from its beginning
 			return errMoved
 		}
 	}
 }
 
-// load returns the shard's state after comparing it with the log. A log that is
-// not the one that was read is read from its beginning.
+// load returns the shard's state after comparing it with the log. If the log is
+// another one, it starts again from the beginning.
 func (w *worker) load(ctx context.Context) (store.State, error) {
 	opCtx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
@@ -281,7 +281,7 @@ func (w *worker) load(ctx context.Context) (store.State, error) {
 	return state, nil
 }
 
-// compare notices a store that went back.
+// compare raises a fault when the store went back.
 func (w *worker) compare(now store.Position) {
 	if now.Seq < w.known.Seq {
 		w.in.Faults.Event(faults.StoreBehind, w.shard, fmt.Sprintf(
@@ -290,7 +290,7 @@ func (w *worker) compare(now store.Position) {
 	}
 }
 
-// at notes where the store is known to stand.
+// at records the known position of the store.
 func (w *worker) at(pos store.Position) {
 	w.known = pos
 	w.applied.Store(pos.Seq)
@@ -300,8 +300,8 @@ func (w *worker) at(pos store.Position) {
 	w.in.metrics.position.WithLabelValues(w.label).Set(float64(pos.Seq))
 }
 
-// idle is what a worker does when there is nothing to read: a store that was
-// emptied or went back would otherwise stay so until the next hit.
+// idle checks the store while there is nothing to read. Otherwise a store that was
+// emptied or went back would go unnoticed until the next hit.
 func (w *worker) idle(ctx context.Context, pos store.Position) error {
 	opCtx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
@@ -317,15 +317,15 @@ func (w *worker) idle(ctx context.Context, pos store.Position) error {
 	return nil
 }
 
-// fine notes that the shard was folded as far as the log goes, or a commit went through.
+// fine clears faults after the shard was folded to the end of the log, or after a
+// commit.
 func (w *worker) fine() {
 	w.backoff = 0
 	w.in.Faults.Clear(faults.StoreAway, w.shard)
 	w.in.Faults.Clear(faults.LogAway, w.shard)
 }
 
-// apply folds messages and commits the outcome. It goes through with it also
-// when ctx ends.
+// apply folds messages and commits the result. It finishes both even when ctx ends.
 func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Message, hits int) error {
 	began := time.Now()
 	opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
@@ -362,7 +362,7 @@ func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Mess
 	return nil
 }
 
-// tell says what a commit has brought to light.
+// tell reports the findings of a committed fold.
 func (w *worker) tell(ctx context.Context, res *fold.Result, poisoned []*fold.Message, state *store.State) {
 	for _, m := range poisoned {
 		w.in.Faults.Event(faults.Poisoned, w.shard, fmt.Sprintf(
@@ -377,7 +377,7 @@ func (w *worker) tell(ctx context.Context, res *fold.Result, poisoned []*fold.Me
 	}
 	if res.Rewind {
 		w.in.metrics.rewinds.Inc()
-		w.log.Warn("the log holds batches that were counted before the store went back; reading it from its beginning")
+		w.log.Warn("the store went back, and the log has batches that it counted before; reading the log from its beginning")
 	}
 	w.gaps.update(res.Held, state.Producers, time.Now())
 	w.showGaps()
@@ -386,7 +386,7 @@ func (w *worker) tell(ctx context.Context, res *fold.Result, poisoned []*fold.Me
 func (w *worker) showGaps() {
 	now := time.Now()
 	for _, edge := range w.gaps.forget(now) {
-		w.log.Warn("waiting no longer for batches that an edge has not sent", "edge", edge)
+		w.log.Warn("no longer waiting for missing batches of an edge", "edge", edge)
 	}
 	w.in.metrics.gaps.WithLabelValues(w.label).Set(float64(len(w.gaps)))
 	if message := w.gaps.outstanding(now); message != "" {
