@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Leases are the leases and the members of a store that only one process can have
-// open. They are kept in memory and end with the process. The zero value has none.
+// Leases holds the leases and the members of a store that only one process can
+// open. They are in memory and end with the process. The zero value is empty.
 type Leases struct {
 	mu      sync.Mutex
 	held    map[int]lease

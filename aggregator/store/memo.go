@@ -6,18 +6,17 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Memo names a small number that a list remembers for some time: when an item and
-// visitor were last counted in a day, or how many votes of a key a limit has
+// Memo identifies a small number that a list remembers for some time: when an item
+// and visitor were last counted in a day, or how many votes of a key a limit has
 // counted in a window.
 type Memo struct {
 	List string
 	// Kind is what the list counts. All votes of a list are in one shard, and so are
-	// its memos, of which there may be many more than a shard has of a list of
-	// views.
+	// their memos: many more than a list of views has in a shard.
 	Kind  hit.Kind
 	Term  Term
 	Start int64  // beginning of the term, in seconds since the Unix epoch; 0 for Ever
-	Key   uint64 // hash of everything else that tells it from others
+	Key   uint64 // hash of everything else that identifies it
 }
 
 // MemoValue sets a memo.
@@ -26,22 +25,22 @@ type MemoValue struct {
 	Value uint32
 }
 
-// NoMemo is what [Have] has for a memo that nobody has set.
+// NoMemo is the value in [Have] of a memo that does not exist.
 const NoMemo = -1
 
-// Term is the stretch of time that a memo is about. What is about less than a day
-// belongs to the day that it begins in.
+// Term is the period that a memo belongs to. A memo about less than a day belongs
+// to the day in which its time begins.
 type Term uint8
 
-// The terms. The numbers are part of what stores keep.
+// The terms. The numbers are part of the stores' format.
 const (
 	Day   Term = 1
 	Week  Term = 2
 	Month Term = 3
-	Ever  Term = 4 // as long as there is the list
+	Ever  Term = 4 // as long as the list exists
 )
 
-// String returns the term's name, which is part of what stores keep.
+// String returns the term's name, which is part of the stores' format.
 func (t Term) String() string {
 	switch t {
 	case Day:
@@ -56,15 +55,15 @@ func (t Term) String() string {
 	return "unknown"
 }
 
-// DefaultMemoKeep is how long after the end of its term a memo is kept at least.
-// It is longer than a log goes back by default, so that a hit that comes late, or a
-// log that is read again, finds what it needs.
+// DefaultMemoKeep is the least time for which a memo is kept after its term. It is
+// longer than the default age of a log, so that a late hit, or a log that is read
+// again, finds the memos that it needs.
 const DefaultMemoKeep = 8 * 24 * time.Hour
 
-// Keep returns for how long after the last change of any memo of a term they are
-// all to be kept, where after is how long they are needed once the term has
-// ended. It is measured on the store's clock: hits of years ago that are
-// imported today are remembered just as long. 0 says that they never go.
+// Keep returns how long to keep the memos of a term after the last change of any of
+// them. after is how long they are needed once the term has ended. The store's
+// clock measures it, so imported hits of years ago are remembered just as long. 0
+// means for ever.
 func (t Term) Keep(after time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	switch t {

@@ -1,12 +1,11 @@
-// Package store is where the counts live. A Store keeps, for each shard of the
-// log, the counts and the position in the log that they stand for, and changes
+// Package store defines how counts are stored. A Store keeps, for each shard of the
+// log, the counts and the position in the log that they correspond to, and changes
 // both together or not at all.
 //
-// A Store does not know how to count: package fold does, once, for every store.
-// The fold reads what it has to know with [Store.Read], decides, and writes the
-// new values with [Store.Commit]; Commit refuses when the shard is no longer
-// where it was read, so what was read still held. Values are absolute, never
-// increments.
+// A Store does not know how to count: package fold does, once, for every store. The
+// fold reads the values that it needs with [Store.Read], decides, and writes the
+// new values with [Store.Commit]. Commit refuses when the shard has moved since the
+// read. Values are absolute, never increments.
 //
 // Every implementation passes the suite in package storetest.
 package store
@@ -21,35 +20,35 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// ErrConflict is returned by Commit when the shard is not at the position that
-// the commit was computed from: another aggregator moved it on, or the store
-// was restored from an older copy. Nothing was written. Load the state again.
+// ErrConflict is the error of Commit when the shard is not at the position that the
+// commit was computed from: another aggregator moved it on, or the store was
+// restored from an older copy. Commit has written nothing. Load the state again.
 var ErrConflict = errors.New("the shard is at another position than the commit was computed from")
 
-// ErrEvicts is wrapped by what Ping returns while the store may drop what it keeps,
-// and after it has dropped some of it, until an operator acts. Nothing should be
-// counted meanwhile. The error says what to do.
+// ErrEvicts is wrapped by the error of Ping while the store may evict keys, and
+// after it has evicted some, until an operator acts. Nothing should be counted
+// meanwhile. The error names the remedy.
 var ErrEvicts = errors.New("the store does not keep everything")
 
-// Position is how far into the log the counts of a shard stand.
+// Position is how far into the log the counts of a shard reach.
 type Position struct {
-	// Seq is the stream sequence of the last message that was applied; 0 when
-	// the log is to be read from its beginning.
+	// Seq is the stream sequence of the last applied message; 0 means that the log
+	// must be read from its beginning.
 	Seq uint64
-	// Fingerprint identifies that message, so that a log that was replaced or
-	// lost its tail is noticed. 0 when Seq is 0.
+	// Fingerprint identifies that message, to detect a log that was replaced or lost
+	// its tail. 0 when Seq is 0.
 	Fingerprint uint64
-	// Version is drawn at random for every commit. A log may be read again, by
-	// way of the same messages, and a store may be restored from an older copy:
-	// without it, a commit that was computed long ago could find the shard at
-	// its From again, though the counts are not those that it was computed from.
+	// Version is random for every commit. A log may be read again, past the same
+	// messages, and a store may be restored from an older copy: without Version, a
+	// commit computed long ago could find the shard at its From again, with other
+	// counts than those that it was computed from.
 	Version uint64
 }
 
-// State is what a shard knows of the log.
+// State is a shard's progress in the log.
 type State struct {
 	Position Position
-	// Producers maps an edge's id to its highest batch sequence that was applied.
+	// Producers maps an edge's id to its highest applied batch sequence.
 	Producers map[string]uint64
 }
 
@@ -73,17 +72,17 @@ type Tally struct {
 	Uniques int64
 }
 
-// Item is what is known of an item beside its boards. Times are in milliseconds
-// since the Unix epoch, UTC.
+// Item is the record of an item beside its boards. Times are in milliseconds since
+// the Unix epoch, UTC.
 type Item struct {
-	First         int64 // first counted hit, by its own time
+	First         int64 // time of the first counted hit
 	Last          int64 // last counted hit
-	Published     int64 // 0: nobody named one, First stands in
+	Published     int64 // 0 if nobody named one; First replaces it then
 	PublishedFrom hit.Source
 	Duplicates    int64
 }
 
-// PublishTime returns the time that the item's age is measured from.
+// PublishTime returns the start of the item's age.
 func (i *Item) PublishTime() int64 {
 	if i.PublishedFrom == hit.FromFirstHit {
 		return i.First
@@ -91,21 +90,20 @@ func (i *Item) PublishTime() int64 {
 	return i.Published
 }
 
-// Totals are the sums of one shard of a list in the period that a set stands
-// for.
+// Totals are the sums of one shard of a list in the period of a set.
 type Totals struct {
 	Views      int64 // counted hits: views, or votes
 	Uniques    int64
 	Duplicates int64
 	// Newest is the time of the newest hit, in milliseconds since the Unix epoch.
 	Newest int64
-	// Landmark is the instant that the half-life scores of this shard are relative to,
-	// in milliseconds since the Unix epoch; 0 for other models.
+	// Landmark is the reference instant of this shard's half-life scores, in
+	// milliseconds since the Unix epoch; 0 for other models.
 	Landmark int64
 }
 
-// Want is what a fold has to know of one shard. Duplicates are allowed and cost
-// a little time.
+// Want lists the values of one shard that a fold needs. Duplicates are allowed and
+// cost a little time.
 type Want struct {
 	Memos  []Memo
 	Items  map[string][]string // list → items
@@ -113,11 +111,11 @@ type Want struct {
 	Totals []Set
 }
 
-// Have answers a [Want], in its order. What the store does not have is the zero
-// value ([NoMemo] for Memos).
+// Have answers a [Want], in its order. A missing value is the zero value ([NoMemo]
+// for Memos).
 type Have struct {
-	// Position is where the shard stood when all of this was read. When it is
-	// not where the state was loaded, the shard has moved on in between.
+	// Position is the shard's position at the time of the read. If it differs from the
+	// loaded state's, the shard has moved in between.
 	Position Position
 
 	Memos  []int64 // 0 to the highest uint32, or NoMemo
@@ -126,30 +124,30 @@ type Have struct {
 	Totals []Totals
 }
 
-// Loss is what the counts of a shard lack for good, until somebody has taken note
-// of it: see [Store.Acknowledge]. There is one for each edge and shard.
+// Loss records batches that the counts of a shard lack for good, until an operator
+// acknowledges it: see [Store.Acknowledge]. There is one for each edge and shard.
 type Loss struct {
 	Shard int `json:"shard"`
-	// Edge is whose batches neither the log nor the edge had any more when they were
-	// missed. It is empty where the log had lost its beginning before the shard was
-	// counted for the first time; From and To are stream sequences then, of all
-	// shards, and Batches is 0.
+	// Edge is the edge of batches that neither the log nor the edge had any more. It
+	// is empty when the log had lost its beginning before the shard was counted for
+	// the first time; then From and To are stream sequences, of all shards, and
+	// Batches is 0.
 	Edge string `json:"edge,omitempty"`
-	// From and To are the lowest and the highest batch sequence that is missing, and
-	// Batches how many are missing between them.
+	// From and To are the lowest and the highest missing batch sequence, and Batches
+	// is the number of missing batches between them.
 	From    uint64 `json:"from"`
 	To      uint64 `json:"to"`
 	Batches uint64 `json:"batches,omitempty"`
 }
 
-// Commit is the outcome of a fold: absolute values to be written.
+// Commit is the result of a fold: absolute values to write.
 type Commit struct {
-	// From is the position that the values were computed from; To and the
-	// producers replace it.
+	// From is the position that the values were computed from. To and Producers
+	// replace the old state.
 	From      Position
 	To        Position
-	Producers map[string]uint64 // only those that moved
-	// Losses replace what the store has of their edges in this shard.
+	Producers map[string]uint64 // only the changed ones
+	// Losses replace the store's records of the same edges in this shard.
 	Losses []Loss
 
 	Memos  []MemoValue
@@ -158,15 +156,15 @@ type Commit struct {
 	Totals map[Set]Totals
 	// Visitors are added to a set's estimate of distinct visitors.
 	Visitors map[Set][]uint64
-	// Scale multiplies every score of a set by 2^n before Scores are written
-	// (n is negative). It moves a half-life landmark.
+	// Scale multiplies every score of a set by 2^n before writing Scores (n is
+	// negative). It moves a half-life landmark.
 	Scale map[Set]int
-	// Drop removes sets with their totals and visitors: periods no longer kept. It
-	// comes last: what the same commit writes to such a set is removed too.
+	// Drop removes sets with their totals and visitors: expired periods. It comes
+	// last: it also removes the same commit's values of such a set.
 	Drop []Set
 }
 
-// Valid reports why no store could write c, or nil. Commit refuses such a
+// Valid reports why no store could write c, or nil. Commit refuses an invalid
 // commit before it writes anything.
 func (c *Commit) Valid() error {
 	for set, tallies := range c.Scores {
@@ -186,65 +184,64 @@ func (c *Commit) Valid() error {
 
 // Store keeps the counts. Its methods are safe for concurrent use.
 type Store interface {
-	// Shards returns how many shards the store was created with.
+	// Shards returns the number of shards that the store was created with.
 	Shards() int
 
-	// Load returns a shard's state; a shard never written is the zero State with
-	// an empty map.
+	// Load returns a shard's state. A shard that was never written has the zero State
+	// with an empty map.
 	Load(ctx context.Context, shard int) (State, error)
-	// Position returns a shard's position alone.
+	// Position returns only a shard's position.
 	Position(ctx context.Context, shard int) (Position, error)
-	// Producer returns the highest applied batch sequence of an edge in every
-	// shard that has one.
+	// Producer returns the highest applied batch sequence of an edge in every shard
+	// that has one.
 	Producer(ctx context.Context, edge string) (map[int]uint64, error)
-	// Read returns what the fold wants to know.
+	// Read returns the values that a fold needs.
 	Read(ctx context.Context, shard int, want *Want) (*Have, error)
-	// Commit writes c to a shard, all of it or nothing. An error other than
-	// [ErrConflict] leaves it unknown which; Load tells.
+	// Commit writes c to a shard, all of it or nothing. After an error other than
+	// [ErrConflict] it is unknown which; Load shows it.
 	Commit(ctx context.Context, shard int, c *Commit) error
 
-	// Losses returns what the counts lack and nobody has acknowledged, by shard and
-	// edge.
+	// Losses returns the unacknowledged losses, by shard and edge.
 	Losses(ctx context.Context) ([]Loss, error)
-	// Acknowledge forgets the losses and returns those that it forgot, also beside an
-	// error.
+	// Acknowledge removes the losses and returns the removed ones, even together with
+	// an error.
 	Acknowledge(ctx context.Context) ([]Loss, error)
 
-	// Lease makes owner the one that folds a shard until ttl has passed, or
-	// returns false when another owner is. It only saves work: two owners
-	// at once are still counted right.
+	// Lease gives owner the right to fold a shard until ttl has passed, or returns
+	// false while another owner has it. It only saves work: the counts are right even
+	// with two owners at once.
 	Lease(ctx context.Context, shard int, owner string, ttl time.Duration) (bool, error)
-	// Release gives up a lease that owner holds.
+	// Release gives up a lease of owner.
 	Release(ctx context.Context, shard int, owner string) error
-	// Members makes owner one of those that divide the shards among them until ttl
-	// has passed, and returns all of them in ascending order. With a ttl of 0 owner
+	// Members makes owner one of the members that divide the shards until ttl has
+	// passed, and returns all members in ascending order. With a ttl of 0 owner
 	// leaves, and the others are returned.
 	Members(ctx context.Context, owner string, ttl time.Duration) ([]string, error)
 
 	Reader
 
-	// Ping reports why the store cannot be used now, or nil. See [ErrEvicts].
+	// Ping reports why the store is unusable now, or nil. See [ErrEvicts].
 	Ping(ctx context.Context) error
 	Close() error
 }
 
-// Reader is the side of a store that boards are read from.
+// Reader is the part of a store that boards read.
 type Reader interface {
 	// Top returns, for each shard, the n entries with the highest scores: by
-	// descending score; equal scores by descending item, as bytes. Package board
-	// merges them: the scores of two shards are not always on one scale.
+	// descending score, then by descending item as bytes. Package board merges them:
+	// two shards need not have one scale of scores.
 	Top(ctx context.Context, set Set, n int) ([][]Entry, error)
-	// Above returns, for each of bounds, how many entries of a set score more. Each
-	// of bounds has a bound for each shard.
+	// Above returns, for each of bounds, the number of entries of a set with a higher
+	// score. Each of bounds has one bound for each shard.
 	Above(ctx context.Context, set Set, bounds [][]float64) ([]int64, error)
 	// Next returns, for each of bounds and for each shard, the entry with the lowest
-	// score above the shard's bound, nil where there is none; of equal scores the
-	// lowest item, as bytes.
+	// score above the shard's bound, or nil without one; of equal scores the lowest
+	// item, as bytes.
 	Next(ctx context.Context, set Set, bounds [][]float64) ([][]*Entry, error)
-	// Size returns how many entries a set has in all shards.
+	// Size returns the number of entries of a set in all shards.
 	Size(ctx context.Context, set Set) (int64, error)
-	// Scores returns each item's value in a set, in order; nil for an item that
-	// is not in it. kind is what the list counts: it says which shard an item is in.
+	// Scores returns each item's value in a set, in order; nil for an item that is not
+	// in it. kind is what the list counts, which decides the item's shard.
 	Scores(ctx context.Context, kind hit.Kind, set Set, items []string) ([]*Tally, error)
 	// Items returns each item's record, in order; nil for an unknown item. kind is
 	// what the list counts.

@@ -1,7 +1,7 @@
-// Package memstore is a store in maps: the plainest thing that keeps the
-// contract of package store. It counts visitors exactly, forgets nothing before
-// it is told to, and loses everything when the process ends. Tests compare the
-// real stores with it, and the simulator rolls it back with [Store.Restore].
+// Package memstore is a store in maps: the simplest implementation of package
+// store. It counts visitors exactly, never expires anything by itself, and loses
+// everything when the process ends. Tests compare the real stores with it, and the
+// simulator rolls it back with [Store.Restore].
 package memstore
 
 import (
@@ -95,7 +95,7 @@ func (s *Store) Snapshot() *Snapshot {
 	return &Snapshot{cloneShards(s.shards)}
 }
 
-// Restore puts the store back to a snapshot, which stays good for more.
+// Restore sets the store back to a snapshot, which can be used again.
 func (s *Store) Restore(snap *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Store) Shards() int {
 	return len(s.shards)
 }
 
-// view calls fn with a shard that nobody changes meanwhile.
+// view calls fn with a shard while nothing can change it.
 func (s *Store) view(n int, fn func(*shard)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -163,7 +163,7 @@ func (s *Store) Producer(_ context.Context, edge string) (map[int]uint64, error)
 	return seqs, err
 }
 
-// each calls fn with every shard, at one moment.
+// each calls fn with every shard, at one instant.
 func (s *Store) each(fn func(i int, h *shard)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

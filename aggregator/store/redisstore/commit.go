@@ -31,7 +31,7 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	}
 
 	w := &writes{ctx: ctx, keys: h.keys, cmds: make([]redis.Cmder, 0, 64)}
-	w.memos(h.memos, c.Memos, s.now()) // the cache is now as Redis will be
+	w.memos(h.memos, c.Memos, s.now()) // the cache anticipates the state of Redis
 	w.values(c)
 	if err := s.commit(ctx, h, c, w); err != nil {
 		h.memos.clear()
@@ -45,9 +45,9 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	return nil
 }
 
-// commit executes the writes if the shard is where the commit comes from.
+// commit executes the writes if the shard is still at the commit's From.
 func (s *Store) commit(ctx context.Context, h *shard, c *store.Commit, w *writes) error {
-	// The last command: when its reply has come, all have been executed.
+	// The last command: its reply means that all have been executed.
 	state := redis.NewIntCmd(ctx, stateArgs(h, c)...)
 	var execErr error
 	err := s.writer.Watch(ctx, func(tx *redis.Tx) error {
@@ -68,7 +68,7 @@ func (s *Store) commit(ctx context.Context, h *shard, c *store.Commit, w *writes
 		}
 		_, execErr = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			for _, cmd := range w.cmds {
-				_ = p.Process(ctx, cmd) // only queues; the error comes with the reply
+				_ = p.Process(ctx, cmd) // only queues; errors come with the replies
 			}
 			return p.Process(ctx, state)
 		})
@@ -80,22 +80,22 @@ func (s *Store) commit(ctx context.Context, h *shard, c *store.Commit, w *writes
 	case execErr != nil && state.Err() == nil:
 		return s.damaged(ctx, h, execErr)
 	case redis.IsExecAbortError(err):
-		// Redis did not even begin. It does not repeat why, for example that its
-		// memory is full or that it is a replica now; another write asks again.
+		// Redis refused to begin. It does not repeat the reason, for example full memory
+		// or a demotion to replica; another write gets it.
 		return errors.Join(err, s.checkMeta(ctx))
 	}
 	return err
 }
 
-// damaged shuts a shard of which a commit was executed in part: Redis does not
-// take back the rest of a transaction when one command meets a key of another
-// type.
+// damaged shuts a shard after the partial execution of a commit: Redis does not
+// roll back a transaction when one command fails on a key of another type.
 func (s *Store) damaged(ctx context.Context, h *shard, cause error) error {
 	err := &DamagedError{Shard: h.n, Pattern: h.keys.prefix + "*", Reason: cause.Error()}
-	// Also when the caller has given up: nobody else knows.
+	// Also when the caller has given up: nobody else can record it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	// Canaries would be missed while somebody removes the keys of the shard.
+	// An operator who removes the keys of the shard would otherwise make canaries look
+	// evicted.
 	return errors.Join(err, s.writer.HSet(ctx, h.keys.state(), fieldDamaged, err.Reason).Err(), s.withoutCanaries(ctx, h))
 }
 
@@ -108,7 +108,7 @@ func stateArgs(h *shard, c *store.Commit) []any {
 	return args
 }
 
-// writes collects the commands of a commit. All of them answer with a number.
+// writes collects the commands of a commit. Each replies with a number.
 type writes struct {
 	ctx  context.Context
 	keys keys
@@ -117,8 +117,8 @@ type writes struct {
 
 func (w *writes) add(args ...any) { w.cmds = append(w.cmds, redis.NewIntCmd(w.ctx, args...)) }
 
-// many adds a command with any number of arguments, which come in groups that
-// belong together; with none, no command.
+// many adds a command with any number of arguments, in groups that must stay
+// together. It adds none without arguments.
 func (w *writes) many(name, key string, args []any, group int) {
 	size := chunk / group * group
 	for len(args) > 0 {
@@ -188,7 +188,7 @@ func (w *writes) items(list string, items map[string]store.Item) {
 	w.many("hset", w.keys.items(list), args, 2)
 }
 
-// number is a float64 as an argument: the shortest text that is exactly it.
+// number is a float64 argument, written as the shortest text that is exact.
 type number struct {
 	f    float64
 	text [24]byte
@@ -226,7 +226,7 @@ func (w *writes) scores(set store.Set, tallies map[string]store.Tally) {
 // scale multiplies the scores of a set by 2^n, in steps that have an exact factor.
 func (w *writes) scale(set store.Set, n int) {
 	const step = -1000 // 2^-1022 is the smallest normal number
-	n = max(n, 3*step) // less is 0 for every number there is
+	n = max(n, 3*step) // any lower exponent also gives 0
 	for n != 0 {
 		part := max(n, step)
 		n -= part
@@ -235,13 +235,13 @@ func (w *writes) scale(set store.Set, n int) {
 	}
 }
 
-// memos writes memos to their buckets, in Redis and in the cache.
+// memos writes memos to their buckets in Redis and in the cache.
 func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 	type touched struct {
 		*memoBucket
 		key    string
 		length int  // of the records before this commit
-		cached bool // else the records before this commit are not known
+		cached bool // otherwise the earlier records are unknown
 	}
 	var order []*touched
 	byID := make(map[bucketID]*touched, min(len(memos), buckets))
@@ -275,7 +275,8 @@ func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 		if len(t.records) > t.length {
 			w.add("append", t.key, t.records[t.length:])
 		}
-		// The time to live begins with the key, and is put off once in a while.
+		// A key gets its time to live when it is created, and a longer one from time to
+		// time.
 		if ttl := t.id.term.Keep(c.keep); ttl > 0 && (t.length == 0 || t.expires.Sub(now) < ttl*6/7) {
 			w.add("pexpire", t.key, ttl.Milliseconds())
 			t.expires = now.Add(ttl)

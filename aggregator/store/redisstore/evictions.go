@@ -15,15 +15,15 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// A server that evicts keys loses counts, and forgets what was counted already. Its
-// policy can change at any time, so Ping looks at three things: the policy; the
-// number of keys that the server has evicted; and canaries, which also show what
-// happened while nobody looked, or where INFO is not allowed.
+// A server that evicts keys loses counts and memos. Its policy can change at any
+// time, so Ping checks three things: the policy; the number of keys that the server
+// has evicted; and canaries, which also reveal evictions between checks, or where
+// INFO is not allowed.
 //
 // Canaries are keys that belong to a shard's state and that nobody touches after
-// they were written: a policy by age or by frequency of use takes them before
-// others. Half of them have a time to live, for the policies that take no other
-// keys. Only volatile-ttl never takes one.
+// writing them: a policy by age or by frequency of use evicts them before others.
+// Half of them have a time to live, for the policies that evict no other keys. Only
+// volatile-ttl never evicts one.
 const (
 	canaryCount    = 16
 	canaryLifetime = 100 * 365 * 24 * time.Hour
@@ -32,7 +32,7 @@ const (
 // canaries writes the canaries of a shard.
 func (w *writes) canaries() {
 	for i, key := range w.keys.canaries() {
-		w.add("setrange", key, 0, "1") // a SET that answers with a number
+		w.add("setrange", key, 0, "1") // a SET whose reply is a number
 		if i%2 == 0 {
 			w.add("expire", key, int64(canaryLifetime.Seconds()))
 		}
@@ -40,16 +40,17 @@ func (w *writes) canaries() {
 	w.add("hset", w.keys.state(), fieldCanaries, canaryCount)
 }
 
-// lostKeys returns whether canaries of a shard are gone though its state is there, or
-// the state though canaries are: both are written, and a store is emptied, at once.
+// lostKeys returns whether canaries of a shard are gone while its state exists, or
+// the reverse. Both are written in one commit, and both vanish when a store is
+// emptied.
 var lostKeys = redis.NewScript(`
 local left = redis.call('EXISTS', unpack(KEYS, 2))
 if redis.call('EXISTS', KEYS[1]) == 0 then return left > 0 end
 local written = redis.call('HGET', KEYS[1], '` + fieldCanaries + `')
 return written and left < tonumber(written)`)
 
-// withoutCanaries removes the canaries of a shard until its next commit: whoever
-// looks for them meanwhile misses none.
+// withoutCanaries removes the canaries of a shard until its next commit, so that no
+// check misses them.
 func (s *Store) withoutCanaries(ctx context.Context, h *shard) error {
 	_, err := s.writer.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.HDel(ctx, h.keys.state(), fieldCanaries)
@@ -59,15 +60,15 @@ func (s *Store) withoutCanaries(ctx context.Context, h *shard) error {
 	return err
 }
 
-// evicted is how many keys each server had evicted, by its run_id, when Ping last
-// looked.
+// evicted holds the number of keys that each server had evicted at the last Ping,
+// by its run_id.
 type evicted struct {
 	mu   sync.Mutex
 	keys map[string]int64
 }
 
-// since returns how many keys were evicted since the last look. What a server has
-// evicted before the first one need not concern this store.
+// since returns how many keys were evicted since the last check. Evictions before
+// the first one may not concern this store.
 func (e *evicted) since(now map[string]int64) (n int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,7 +95,7 @@ func (e *evicted) set(now map[string]int64) {
 }
 
 // checkEvictions returns an error that wraps [store.ErrEvicts] while a server may
-// evict keys, and from when it has evicted some until an operator acts.
+// evict keys, and after an eviction until an operator acts.
 func (s *Store) checkEvictions(ctx context.Context) error {
 	policies, counts, err := s.askAboutEvictions(ctx)
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *Store) checkEvictions(ctx context.Context) error {
 	var record string
 	if len(found) > 0 {
 		record = strings.Join(found, " and ") + ", seen at " + s.now().UTC().Format(time.RFC3339)
-		if s.recordEvictions(ctx, record, gone) == nil { // else it is found again
+		if s.recordEvictions(ctx, record, gone) == nil { // otherwise the next check finds it again
 			s.evicted.set(counts)
 		}
 	} else {
@@ -127,13 +128,13 @@ func (s *Store) checkEvictions(ctx context.Context) error {
 
 	var wrong []string
 	if len(policies) > 0 {
-		wrong = append(wrong, fmt.Sprintf("Redis may evict keys (maxmemory-policy %s), and counts would be lost without a word: "+
+		wrong = append(wrong, fmt.Sprintf("Redis may evict keys (maxmemory-policy %s), which would lose counts silently: "+
 			"set it with: CONFIG SET maxmemory-policy noeviction", strings.Join(policies, ", ")))
 	}
 	if record != "" {
-		wrong = append(wrong, fmt.Sprintf("keys were evicted (%s), so counts are missing and hits could count twice, and nothing is counted: "+
+		wrong = append(wrong, fmt.Sprintf("keys were evicted (%s), so counts are missing and hits could count twice; counting has stopped: "+
 			"stop the aggregators; then restore a backup, or remove all keys (redis-cli --scan --pattern '%s:*' | xargs redis-cli unlink) "+
-			"and what the log still has is counted again. To count on with what is left: redis-cli HDEL %s %s",
+			"and the hits still in the log are counted again. To go on with the remaining keys: redis-cli HDEL %s %s",
 			record, s.prefix, metaKey(s.prefix), fieldEvicted))
 	}
 	if len(wrong) > 0 {
@@ -143,10 +144,10 @@ func (s *Store) checkEvictions(ctx context.Context) error {
 }
 
 // askAboutEvictions returns the policies of servers that may evict keys, and how
-// many keys each server has evicted, by its run_id. It returns nothing where INFO is
-// not allowed, which Open logs.
+// many keys each server has evicted, by its run_id. It returns nothing where INFO
+// is not allowed, which Open logs.
 func (s *Store) askAboutEvictions(ctx context.Context) (policies []string, counts map[string]int64, err error) {
-	var mu sync.Mutex // servers are asked at once
+	var mu sync.Mutex // servers are asked in parallel
 	counts = map[string]int64{}
 	err = s.eachMaster(ctx, func(ctx context.Context, c redis.Cmdable) error {
 		info, err := serverInfo(ctx, c)
@@ -155,7 +156,7 @@ func (s *Store) askAboutEvictions(ctx context.Context) (policies []string, count
 		case errors.As(err, &refused):
 			return nil
 		case err != nil:
-			return fmt.Errorf("asking Redis whether it evicts keys: %w", err)
+			return fmt.Errorf("checking whether Redis evicts keys: %w", err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -179,13 +180,13 @@ func (s *Store) shardsWithLostKeys(ctx context.Context) ([]int, error) {
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("looking whether Redis has evicted keys: %w", err)
+		return nil, fmt.Errorf("checking whether Redis has evicted keys: %w", err)
 	}
 	var gone []int
 	for i, cmd := range cmds {
 		// A script's false is Nil.
 		if lost, err := cmd.Bool(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("looking whether Redis has evicted keys of shard %d: %w", i, err)
+			return nil, fmt.Errorf("checking whether Redis has evicted keys of shard %d: %w", i, err)
 		} else if lost {
 			gone = append(gone, i)
 		}
@@ -193,8 +194,8 @@ func (s *Store) shardsWithLostKeys(ctx context.Context) ([]int, error) {
 	return gone, nil
 }
 
-// recordEvictions writes down what was found, so that no restart forgets it. The
-// next commits of the shards whose canaries are gone write new ones.
+// recordEvictions stores the findings, so that they survive restarts. The next
+// commits of the shards whose canaries are gone write new ones.
 func (s *Store) recordEvictions(ctx context.Context, what string, gone []int) error {
 	if err := s.writer.HSetNX(ctx, metaKey(s.prefix), fieldEvicted, what).Err(); err != nil {
 		return err

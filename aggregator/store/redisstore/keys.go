@@ -67,7 +67,7 @@ const (
 	fieldProducer    = "p:" // and the edge
 )
 
-// keys makes the keys of one shard.
+// keys builds the keys of one shard.
 type keys struct {
 	prefix string // "<prefix>:{s<n>}:"
 }
@@ -100,7 +100,7 @@ func (k keys) canaries() []string {
 	return all
 }
 
-// setName is a set in a key, and its field in totals.
+// setName is the form of a set in keys and in the fields of totals.
 func setName(set store.Set) string { return escapeList(set.List) + ":" + set.Name }
 
 var listEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
@@ -113,24 +113,23 @@ func escapeList(list string) string {
 }
 
 const (
-	// buckets is how many keys of Redis hold the memos of a list of views and a term
-	// in a shard, or those of a list of votes, which are all in one shard, divided
-	// by the number of shards. Each costs about 150 bytes: with 60 memos in it,
-	// 2.5 bytes a memo.
+	// buckets is the number of Redis keys for the memos of a term of a list of views
+	// in a shard. A list of votes, all in one shard, has as many divided by the number
+	// of shards. Each costs about 150 bytes: with 60 memos in it, 2.5 bytes a memo.
 	buckets = 1024
 	// recordBytes is the size of a record in a bucket.
 	recordBytes = 12
 )
 
-// bucketOf returns the bucket of a memo's key among n.
+// bucketOf returns the bucket among n of a memo's key.
 //
-// The last bucket is twice as likely as the first. Redis doubles a string that
-// is appended to; if all buckets filled up at the same rate, all would be half
-// empty at the same moment. Filling at different rates, they take 1.5 times the
-// length of their records together at any moment.
+// The last bucket is twice as likely as the first. Redis doubles a string when it
+// grows; if all buckets filled up at the same rate, all would be half empty at the
+// same moment. At different rates, their total size stays 1.5 times the length of
+// their records.
 func bucketOf(key uint64, n int) int {
-	// Multiplying by 2^64 / golden ratio mixes what may be no hash; 24 bits make
-	// every step below exact, so that all machines agree.
+	// Multiplying by 2^64 / golden ratio mixes keys that may not be hashes; 24 bits
+	// make every step below exact, so that all machines agree.
 	x := float64(key*0x9e3779b97f4a7c15>>40) / (1 << 24)
 	return int(float64(n) * (math.Sqrt(1+3*x) - 1))
 }
@@ -170,10 +169,10 @@ func unpackTotals(s string, t *store.Totals) error {
 	return r.end("totals")
 }
 
-// maxRecordBytes is more than any record takes.
+// maxRecordBytes is an upper bound of a record's size.
 const maxRecordBytes = 1 + 6*binary.MaxVarintLen64
 
-// recordReader reads what pack functions wrote. Its first mistake stays.
+// recordReader reads the records of the pack functions. Its first error stays.
 type recordReader struct {
 	rest string
 	bad  bool
@@ -207,7 +206,7 @@ func (r *recordReader) varint() int64 {
 
 func (r *recordReader) end(what string) error {
 	if r.bad || r.rest != "" {
-		return fmt.Errorf("the record of %s in Redis cannot be read: it is damaged, or a newer version of Hotboard wrote it", what)
+		return fmt.Errorf("cannot read the record of %s in Redis: it is damaged, or a newer version of Hotboard wrote it", what)
 	}
 	return nil
 }

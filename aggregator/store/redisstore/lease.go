@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// acquire and release compare the owner and act on it at once.
+// acquire and release compare the owner and act on it atomically.
 var (
 	acquire = redis.NewScript(`
 local owner = redis.call('GET', KEYS[1])
@@ -19,8 +19,7 @@ return 1`)
 	release = redis.NewScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
-	// members takes the time from the server, so that the clocks of the members need
-	// not agree.
+	// members uses the server's time, so that the members' clocks need not agree.
 	members = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

@@ -32,7 +32,7 @@ func (s *Store) Losses(ctx context.Context) ([]store.Loss, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what the counts lack from Redis: %w", err)
+		return nil, fmt.Errorf("reading losses from Redis: %w", err)
 	}
 	return losses, nil
 }
@@ -53,7 +53,7 @@ func (s *Store) Acknowledge(ctx context.Context) (losses []store.Loss, err error
 			losses, err = h.appendLosses(losses, all.Val())
 		}
 		if err != nil {
-			return losses, fmt.Errorf("acknowledging what the counts of shard %d lack in Redis: %w", h.n, err)
+			return losses, fmt.Errorf("acknowledging the losses of shard %d in Redis: %w", h.n, err)
 		}
 	}
 	return losses, nil

@@ -11,8 +11,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// bucketID names a key of Redis that holds memos: those of a list and term that
-// belong to one bucket.
+// bucketID identifies a Redis key that holds memos: one bucket of a list and term.
 type bucketID struct {
 	list   string
 	term   store.Term
@@ -20,41 +19,41 @@ type bucketID struct {
 	bucket int
 }
 
-// memoCache holds the buckets of memos that recent folds of a shard asked for, so
-// that only new ones are read from Redis.
+// memoCache holds the buckets of memos that recent folds of a shard used, so that
+// only new ones are read from Redis.
 //
-// It is as good as Redis itself as long as nobody else writes to the shard. All
-// of it is of one position, and it is only used where Redis has the shard at
-// that position: two aggregators that take turns, a conflict, a restored copy
-// or a flush of Redis each empty it.
+// It equals Redis as long as nobody else writes to the shard. All of it belongs to
+// one position, and it is only used while the shard in Redis is at that position:
+// two aggregators that take turns, a conflict, a restored copy or a flush of Redis
+// each empty it.
 type memoCache struct {
-	mu sync.Mutex // held over a whole Read or Commit of the shard
+	mu sync.Mutex // held during a whole Read or Commit of the shard
 
 	at      store.Position
 	buckets map[bucketID]*list.Element // of *memoBucket
-	recent  *list.List                 // the one used last is in front
+	recent  *list.List                 // most recently used first
 	bytes   int64
 
-	keep   time.Duration // how long a memo is needed after the end of its term
+	keep   time.Duration // how long a memo is needed after its term
 	budget *budget
 }
 
-// budget is the memory that the caches of all shards share. The list of a large
-// poll is all in one shard, which may need most of it.
+// budget is the memory that the caches of all shards share. A large poll is all in
+// one shard, which may need most of it.
 type budget struct {
 	max    int64
 	used   atomic.Int64
 	caches []*memoCache
 }
 
-// memoBucket is the content of one key. It may be empty, which is worth knowing.
+// memoBucket is the content of one key. It may be empty, which is worth caching.
 type memoBucket struct {
 	id      bucketID
 	records []byte
-	expires time.Time // when Redis removes the key, unless it is put off; meaningless where it never does
+	expires time.Time // when Redis removes the key, unless extended; meaningless where it never does
 }
 
-// bucketOverhead is about what a bucket takes in memory beside its records.
+// bucketOverhead is roughly the memory of a bucket beside its records.
 const bucketOverhead = 200
 
 // newMemoCaches returns a cache for each shard.
@@ -66,7 +65,7 @@ func newMemoCaches(shards int, keep time.Duration, maxBytes int64) []*memoCache 
 	return b.caches
 }
 
-// bucketOf returns the bucket that a memo belongs to.
+// bucketOf returns the bucket of a memo.
 func (c *memoCache) bucketOf(m *store.Memo) bucketID {
 	n := buckets
 	if m.Kind == hit.Vote {
@@ -75,7 +74,8 @@ func (c *memoCache) bucketOf(m *store.Memo) bucketID {
 	return bucketID{m.List, m.Term, m.Start, bucketOf(m.Key, n)}
 }
 
-// moveTo makes the cache one of the position p, and empties it if it was of another.
+// moveTo makes p the cache's position, and empties the cache if it was at another
+// one.
 func (c *memoCache) moveTo(p store.Position) {
 	if c.at != p {
 		c.clear()
@@ -90,8 +90,8 @@ func (c *memoCache) clear() {
 	c.at = store.Position{}
 }
 
-// get returns a bucket, or nil when it has to be read: also when Redis may have
-// removed the key by now, or is about to.
+// get returns a bucket, or nil when it must be read, also because Redis may have
+// removed the key or is about to.
 func (c *memoCache) get(id bucketID, now time.Time) *memoBucket {
 	e, ok := c.buckets[id]
 	if !ok {
@@ -125,15 +125,14 @@ func (c *memoCache) grow(bytes int64) {
 	c.budget.used.Add(bytes)
 }
 
-// trim makes the caches fit into their budget again, after this one has grown.
+// trim brings the caches back into their budget after this one has grown.
 func (c *memoCache) trim() {
 	c.shrink()
 	for _, other := range c.budget.caches {
 		if c.budget.fits() {
 			return
 		}
-		// A shard that is at work trims its cache itself; one that is idle would hold
-		// on to it.
+		// A busy shard trims its cache itself; an idle one would keep its memory.
 		if other != c && other.mu.TryLock() {
 			other.shrink()
 			other.mu.Unlock()
@@ -143,8 +142,8 @@ func (c *memoCache) trim() {
 
 func (b *budget) fits() bool { return b.used.Load() <= b.max }
 
-// shrink drops the buckets that were not used for longest until the budget has
-// room, or the cache is down to its share.
+// shrink drops the least recently used buckets until the budget has room, or the
+// cache is down to its share.
 func (c *memoCache) shrink() {
 	share := c.budget.max / int64(len(c.budget.caches))
 	for c.bytes > share && !c.budget.fits() {
@@ -154,7 +153,7 @@ func (c *memoCache) shrink() {
 
 func (b *memoBucket) bytes() int64 { return int64(cap(b.records)) + bucketOverhead }
 
-// find returns where the last record of a key begins, or -1.
+// find returns the start of the last record of a key, or -1.
 func (b *memoBucket) find(key uint64) int {
 	for i := len(b.records) - recordBytes; i >= 0; i -= recordBytes {
 		if binary.LittleEndian.Uint64(b.records[i:]) == key {

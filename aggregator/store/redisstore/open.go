@@ -24,7 +24,7 @@ const (
 	DefaultCacheBytes = 256 << 20
 )
 
-// Options says where the store is and how it is laid out.
+// Options configures a Redis store.
 type Options struct {
 	// URL names the Redis server:
 	//
@@ -37,18 +37,17 @@ type Options struct {
 	URL string
 	// Prefix begins every key. Default: hotboard.
 	Prefix string
-	// Shards is how many shards the log has. It is fixed when the store is
-	// created. Default: 16.
+	// Shards is the number of shards of the log, fixed when the store is created.
+	// Default: 16.
 	Shards int
-	// MemoKeep is how long what is remembered of visitors and quotas is kept after
-	// the end of its day, week or month. It has to be longer than the log goes
-	// back, or else a log that is read again is not counted the same. Default:
-	// [store.DefaultMemoKeep].
+	// MemoKeep is how long memos of visitors and quotas are kept after their day, week
+	// or month. It must be longer than the log goes back, or a log that is read again
+	// gives other counts. Default: [store.DefaultMemoKeep].
 	MemoKeep time.Duration
-	// CacheBytes bounds the memory that what recent hits remembered may take in
-	// this process. Default: 256 MiB.
+	// CacheBytes bounds the memory of the cache of recent memos in this process.
+	// Default: 256 MiB.
 	CacheBytes int64
-	// Logger is told of settings of the server that put counts at risk. Default:
+	// Logger receives warnings about server settings that put counts at risk. Default:
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -78,13 +77,13 @@ func (o *Options) valid() error {
 	case strings.ContainsAny(o.Prefix, "{}"):
 		return fmt.Errorf("prefix %q: braces would put all keys into one slot of a cluster", o.Prefix)
 	case o.MemoKeep < time.Second:
-		return fmt.Errorf("remembering visitors for %v: it is at least 1s", o.MemoKeep)
+		return fmt.Errorf("keeping memos for %v, want at least 1s", o.MemoKeep)
 	}
 	return nil
 }
 
-// Open connects to Redis, checks that the server is fit to keep counts, and
-// creates the store if there is none.
+// Open connects to Redis, checks that the server can keep counts safely, and
+// creates the store if it does not exist.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.defaults()
 	if err := o.valid(); err != nil {
@@ -94,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the Redis store: %w", err)
 	}
-	// A writer never sends by itself again what may have been executed already.
+	// The writer never retries by itself: the first try may have been executed.
 	writer, err := connect(o.URL, neverRetry)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the Redis store: %w", err), reader.Close())
@@ -104,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the Redis store: %w", err), s.Close())
 	}
 	for shard := range o.Shards {
-		// Also says at once when another store is damaged or may not use MULTI.
+		// Also finds out at once whether shard is damaged, or whether MULTI is forbidden.
 		if _, err := s.Load(ctx, shard); err != nil {
 			return nil, errors.Join(fmt.Errorf("opening the Redis store: %w", err), s.Close())
 		}
@@ -112,7 +111,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Retries of go-redis, which takes 0 for its own default.
+// Retries of go-redis, where 0 means its own default.
 const (
 	neverRetry = -1
 	retryReads = 3
@@ -123,8 +122,7 @@ func connect(rawURL string, retries int) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis: %w", withoutURL(err))
 	}
-	// RESP 2 has no messages from the server between the replies of a pipeline
-	// to look out for.
+	// RESP 2 has no server messages between the replies of a pipeline.
 	const protocol = 2
 	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	plainScheme, cluster := strings.CutSuffix(u.Scheme, "+cluster")
@@ -153,7 +151,7 @@ func connect(rawURL string, retries int) (redis.UniversalClient, error) {
 	}
 }
 
-// withoutURL takes the URL, which may hold a password, out of an error.
+// withoutURL removes the URL, which may hold a password, from an error.
 func withoutURL(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		return e.Err
@@ -172,7 +170,7 @@ func (s *Store) check(ctx context.Context) error {
 	return s.checkMeta(ctx)
 }
 
-// eachMaster calls fn for every server that keys are written to.
+// eachMaster calls fn for every server that accepts writes.
 func (s *Store) eachMaster(ctx context.Context, fn func(context.Context, redis.Cmdable) error) error {
 	if c, ok := s.reader.(*redis.ClusterClient); ok {
 		return c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return fn(ctx, c) })
@@ -183,20 +181,20 @@ func (s *Store) eachMaster(ctx context.Context, fn func(context.Context, redis.C
 func (s *Store) checkServer(ctx context.Context, c redis.Cmdable) error {
 	info, err := serverInfo(ctx, c)
 	if err != nil {
-		s.log.Warn("Redis does not tell its settings; make sure that it is version 6.2 or later and that maxmemory-policy is noeviction", "error", err)
+		s.log.Warn("Redis does not allow INFO; make sure that it is version 6.2 or later and that maxmemory-policy is noeviction", "error", err)
 		return nil
 	}
 	if v, ok := info["redis_version"]; ok && !atLeast(v, 6, 2) {
 		return fmt.Errorf("redis is version %s: Hotboard needs 6.2 or later", v)
 	}
 	if info["aof_enabled"] == "0" {
-		s.log.Warn("Redis keeps no append-only file: when it loses its memory, only what the log still has can be counted again; " +
+		s.log.Warn("Redis keeps no append-only file: after losing its memory, it can only get back the hits still in the log; " +
 			"set it with: CONFIG SET appendonly yes")
 	}
 	return nil
 }
 
-// serverInfo returns what INFO tells, by name.
+// serverInfo returns the fields of INFO, by name.
 func serverInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error) {
 	text, err := c.Info(ctx).Result()
 	if err != nil {
@@ -211,8 +209,8 @@ func serverInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error)
 	return info, nil
 }
 
-// atLeast reports whether a version such as 7.0.15 is major.minor or later. What
-// is no version is let through.
+// atLeast reports whether a version such as 7.0.15 is major.minor or later. It
+// accepts texts that are not versions.
 func atLeast(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
@@ -226,7 +224,8 @@ func atLeast(version string, major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// checkMeta creates the store if there is none, and refuses one of another shape.
+// checkMeta creates the store if it does not exist, and refuses one with another
+// layout or number of shards.
 func (s *Store) checkMeta(ctx context.Context) error {
 	key := metaKey(s.prefix)
 	var has *redis.SliceCmd
@@ -240,11 +239,11 @@ func (s *Store) checkMeta(ctx context.Context) error {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
 	if got := has.Val()[0]; got != layout {
-		return fmt.Errorf("%s says that the keys have layout %v, this build knows layout %s: use the build that wrote them, or another prefix and let the log be counted again", key, got, layout)
+		return fmt.Errorf("%s records layout %v of the keys, this build supports layout %s: use the build that wrote them, or choose another prefix and let the log be counted again", key, got, layout)
 	}
 	if got := has.Val()[1]; got != strconv.Itoa(len(s.shards)) {
 		return fmt.Errorf("the store was created with %v shards and is opened with %d: the number is chosen once; "+
-			"set it back, or use another prefix and let the log be counted again", got, len(s.shards))
+			"set it back, or choose another prefix and let the log be counted again", got, len(s.shards))
 	}
 	return nil
 }

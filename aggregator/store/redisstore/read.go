@@ -11,11 +11,11 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// chunk is how many values a command carries. Redis takes many more; it is
-// bounded so that no single command needs a large buffer on either side.
+// chunk is the most values in one command. Redis accepts many more; the bound keeps
+// the buffers on both sides small.
 const chunk = 4000
 
-// Read implements [store.Store]. All of it is read at one moment.
+// Read implements [store.Store]. It reads everything at one instant.
 func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have, error) {
 	h, err := s.shard(n)
 	if err != nil {
@@ -24,13 +24,13 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 	h.memos.mu.Lock()
 	defer h.memos.mu.Unlock()
 	if h.memos.at == (store.Position{}) {
-		// A shard that was never written and one whose log is read again from its
-		// beginning are both here: it says nothing about what Redis holds.
+		// Position 0 proves nothing: both a shard that was never written and one whose
+		// log is read again are there.
 		h.memos.clear()
 	}
 	have, used, err := s.read(ctx, h, want)
 	if err == nil && used && h.memos.at != have.Position {
-		// What was remembered is not of this position: begin with nothing.
+		// The cache belongs to another position: begin with an empty one.
 		h.memos.clear()
 		have, _, err = s.read(ctx, h, want)
 	}
@@ -42,8 +42,8 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 	return have, nil
 }
 
-// read answers want and reports whether the cache was used for it. When it was
-// and the cache turns out to be of another position, the answer is not good.
+// read answers want and reports whether it used the cache. If it did, and the cache
+// turns out to belong to another position, the answer is invalid.
 func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *store.Have, used bool, err error) {
 	have = &store.Have{
 		Memos:  make([]int64, len(want.Memos)),
@@ -119,7 +119,7 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 	return have, used, nil
 }
 
-// readBuckets reads buckets and puts off when Redis removes them.
+// readBuckets reads buckets and extends their time to live.
 func (s *Store) readBuckets(q *query, h *shard, ids map[bucketID]bool, found func(bucketID, string)) {
 	order := make([]bucketID, 0, len(ids))
 	names := make([]string, 0, len(ids))
@@ -142,7 +142,7 @@ func (s *Store) readBuckets(q *query, h *shard, ids map[bucketID]bool, found fun
 		q.add(cmd, func() error {
 			for i, records := range cmd.Val() {
 				if len(records)%recordBytes != 0 {
-					return fmt.Errorf("%s has %d bytes, which is no multiple of %d: another program has written to it; remove it", names[i], len(records), recordBytes)
+					return fmt.Errorf("%s has %d bytes, not a multiple of %d: another program has written to it; remove it", names[i], len(records), recordBytes)
 				}
 				found(part[i], records)
 			}
@@ -151,7 +151,7 @@ func (s *Store) readBuckets(q *query, h *shard, ids map[bucketID]bool, found fun
 	}
 }
 
-// query is a pipeline of commands, each with what is done with its reply.
+// query is a pipeline of commands, each with a handler for its reply.
 type query struct {
 	ctx   context.Context
 	cmds  []redis.Cmder
@@ -165,15 +165,15 @@ func (q *query) add(cmd redis.Cmder, after func() error) {
 	}
 }
 
-// queue puts the commands into a pipeline.
+// queue adds the commands to a pipeline.
 func (q *query) queue(p redis.Pipeliner) error {
 	for _, cmd := range q.cmds {
-		_ = p.Process(q.ctx, cmd) // only queues; the error comes with the reply
+		_ = p.Process(q.ctx, cmd) // only queues; errors come with the replies
 	}
 	return nil
 }
 
-// finish handles the replies, after the pipeline was executed without an error.
+// finish handles the replies after the pipeline succeeded.
 func (q *query) finish() error {
 	for _, fn := range q.after {
 		if err := fn(); err != nil {
@@ -183,8 +183,8 @@ func (q *query) finish() error {
 	return nil
 }
 
-// strings asks for a string for each of args, and hands them over with their
-// index; one that does not exist is "".
+// strings queries a string for each of args, and passes it on with its index; "" if
+// it does not exist.
 func (q *query) strings(name, key string, args []string, found func(i int, value string) error) {
 	start := 0
 	for part := range slices.Chunk(args, chunk) {
@@ -202,7 +202,7 @@ func (q *query) strings(name, key string, args []string, found func(i int, value
 	}
 }
 
-// scores asks for the score of each item; 0 for one that has none.
+// scores queries the score of each item; 0 without one.
 func (q *query) scores(key string, items []string, to []store.Tally) {
 	for part := range slices.Chunk(items, chunk) {
 		dst := to
@@ -222,7 +222,7 @@ func (q *query) scores(key string, items []string, to []store.Tally) {
 	}
 }
 
-// uniques asks for the uniques of each item, and hands over those that are not 0.
+// uniques queries the uniques of each item, and passes on those that are not 0.
 func (q *query) uniques(key string, items []string, found func(i int, n int64)) {
 	q.strings("hmget", key, items, func(i int, value string) error {
 		if value == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// ask executes a query that boards are read with.
+// ask executes a query for boards.
 func (s *Store) ask(q *query, what string, set store.Set) error {
 	if len(q.cmds) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func entries(members []redis.Z) []store.Entry {
 	return e
 }
 
-// addUniques fills in the uniques of entries, which are given by shard.
+// addUniques fills in the uniques of entries, given by shard.
 func (s *Store) addUniques(ctx context.Context, set store.Set, byShard [][]store.Entry) error {
 	q := &query{ctx: ctx}
 	for i, h := range s.shards {
@@ -67,7 +67,7 @@ func (s *Store) addUniques(ctx context.Context, set store.Set, byShard [][]store
 	return s.ask(q, "the uniques", set)
 }
 
-// above is a bound of a range of scores.
+// above formats an exclusive lower bound of scores.
 func above(bound float64) string { return "(" + strconv.FormatFloat(bound, 'g', -1, 64) }
 
 func (s *Store) checkBounds(bounds [][]float64) error {
@@ -116,11 +116,11 @@ func (s *Store) Next(ctx context.Context, set store.Set, bounds [][]float64) ([]
 	for i := range next {
 		next[i] = make([]*store.Entry, len(s.shards))
 	}
-	found := make([][]store.Entry, len(s.shards)) // those of all bounds, by shard
+	found := make([][]store.Entry, len(s.shards)) // the entries of all bounds, by shard
 	q := &query{ctx: ctx}
 	for i, h := range s.shards {
 		key := h.keys.score(set)
-		found[i] = make([]store.Entry, 0, len(bounds)) // entries stay where they are
+		found[i] = make([]store.Entry, 0, len(bounds)) // a capacity that keeps entries in place
 		for j := range bounds {
 			cmd := redis.NewZSliceCmd(ctx, "zrangebyscore", key, above(bounds[j][i]), "+inf", "withscores", "limit", 0, 1)
 			q.add(cmd, func() error {
@@ -251,13 +251,13 @@ func (s *Store) Visitors(ctx context.Context, set store.Set) (int64, error) {
 	return n, nil
 }
 
-// copyVisitors copies the HyperLogLogs that exist into one slot of a cluster,
-// which can only merge what is in one slot. The copies vanish by themselves.
+// copyVisitors copies the existing HyperLogLogs into one slot of a cluster, which
+// can merge only within a slot. The copies expire by themselves.
 func (s *Store) copyVisitors(ctx context.Context, names []string) ([]string, error) {
 	q := &query{ctx: ctx}
 	var sketches []string
 	for _, name := range names {
-		cmd := redis.NewStringSliceCmd(ctx, "mget", name) // unlike get, no error when there is none
+		cmd := redis.NewStringSliceCmd(ctx, "mget", name) // unlike get, no error for a missing key
 		q.add(cmd, func() error { sketches = append(sketches, cmd.Val()...); return nil })
 	}
 	if _, err := s.reader.Pipelined(ctx, q.queue); err != nil {

@@ -1,10 +1,10 @@
-// Package redisstore keeps counts in Redis: one server, a master behind
-// Sentinels, or a Redis Cluster. What is in Redis, key by key, is in keys.go.
+// Package redisstore keeps counts in Redis: one server, a master behind Sentinels,
+// or a Redis Cluster. keys.go lists the keys in Redis.
 //
 // A commit is optimistic: WATCH the shard's position, compare it, and write
-// everything in one MULTI. Redis executes that as a whole or refuses it as a
-// whole, except when a key has another type than it should; then the shard is
-// marked as damaged and stays shut until somebody looks at it.
+// everything in one MULTI. Redis executes or refuses it as a whole, except when a
+// key has an unexpected type; then the shard is marked as damaged and stays shut
+// until an operator repairs it.
 package redisstore
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// Every error reaches the caller, who knows what it means and logs it once; the
-// client would print each attempt to connect besides.
+// Every error reaches the caller, who logs it once; the client would print each
+// connection attempt besides.
 func init() { redis.SetLogger(&logging.VoidLogger{}) }
 
 // Store implements [store.Store].
@@ -36,12 +36,12 @@ type Store struct {
 	now     func() time.Time
 	shards  []*shard
 	evicted evicted
-	closed  atomic.Bool // the cluster client of go-redis goes on after Close
+	closed  atomic.Bool // the cluster client of go-redis keeps working after Close
 }
 
 var _ store.Store = (*Store)(nil)
 
-// shard is what the process keeps of a shard.
+// shard is this process's state of a shard.
 type shard struct {
 	n     int
 	keys  keys
@@ -82,7 +82,7 @@ func (s *Store) Load(ctx context.Context, n int) (store.State, error) {
 		return store.State{}, fmt.Errorf("loading shard %d from Redis: %w", n, err)
 	}
 	if state.Position == (store.Position{}) {
-		// The keys may have been flushed, and with them what the store is.
+		// A flush may have removed the keys together with the store's metadata.
 		if err := s.checkMeta(ctx); err != nil {
 			return store.State{}, fmt.Errorf("loading shard %d from Redis: %w", n, err)
 		}
@@ -92,8 +92,8 @@ func (s *Store) Load(ctx context.Context, n int) (store.State, error) {
 
 func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
 	var all *redis.MapStringStringCmd
-	// In a transaction, as a commit is: a server that refuses MULTI shows here,
-	// where nothing can go wrong.
+	// In a transaction, like a commit: if the server refuses MULTI, it shows here,
+	// where it does no harm.
 	_, err := s.reader.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		all = p.HGetAll(ctx, h.keys.state())
 		return nil
@@ -119,7 +119,7 @@ func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
 	return state, nil
 }
 
-// positionFields are what parsePosition needs, in its order.
+// positionFields are the fields for parsePosition, in its order.
 func positionFields() []string {
 	return []string{fieldSeq, fieldFingerprint, fieldVersion, fieldDamaged}
 }
@@ -139,20 +139,19 @@ func parsePosition(h *shard, fields []string) (p store.Position, err error) {
 	return p, nil
 }
 
-// DamagedError says that Redis executed a commit only in part, so that the
-// counts of a shard are not those of its position. Nothing is read or written
-// until the keys of the shard are removed; then they are counted again from
-// the log.
+// DamagedError means that Redis executed a commit only in part, so that the counts
+// of a shard do not match its position. The store neither reads nor writes the
+// shard until an operator removes its keys; then it is counted again from the log.
 type DamagedError struct {
 	Shard   int
 	Pattern string // matches the shard's keys
 	Reason  string
 }
 
-// Error says what happened and what to do.
+// Error describes the damage and the remedy.
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("a commit to shard %d was executed in part (%s): the counts of the shard are wrong. Find out which other program writes keys like %s; "+
-		"then remove them (redis-cli --scan --pattern '%s' | xargs redis-cli unlink), and what the log still has is counted again", e.Shard, e.Reason, e.Pattern, e.Pattern)
+		"then remove them (redis-cli --scan --pattern '%s' | xargs redis-cli unlink), and the hits still in the log are counted again", e.Shard, e.Reason, e.Pattern, e.Pattern)
 }
 
 // Position implements [store.Store].
@@ -213,8 +212,8 @@ func (s *Store) Close() error {
 	return errors.Join(s.reader.Close(), s.writer.Close())
 }
 
-// newStrings is a command with one key and many arguments whose reply is an array of
-// strings; one that does not exist is "".
+// newStrings returns a command with one key and many arguments whose reply is an
+// array of strings, with "" for missing values.
 func newStrings(ctx context.Context, name, key string, args []string) *redis.StringSliceCmd {
 	all := make([]any, 2, 2+len(args))
 	all[0], all[1] = name, key

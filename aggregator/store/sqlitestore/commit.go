@@ -58,14 +58,14 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 	return nil
 }
 
-// write is one commit. It remembers the rows of lists, boards and items.
+// write is one commit. It caches the rows of lists, boards and items.
 type write struct {
 	*session
 	shard  int
 	lists  map[string]int64
 	boards map[store.Set]int64
 	known  *itemIDs
-	ids    map[itemKey]int64 // that are not in known yet
+	ids    map[itemKey]int64 // not yet in known
 	terms  map[termKey]termRow
 }
 
@@ -93,7 +93,7 @@ func (w *write) state(c *store.Commit) error {
 	return nil
 }
 
-// list returns the row of a list, which is created if there is none.
+// list returns the row of a list, and creates it if missing.
 func (w *write) list(name string) (int64, error) {
 	if id, ok := w.lists[name]; ok {
 		return id, nil
@@ -107,8 +107,8 @@ func (w *write) list(name string) (int64, error) {
 	return id, err
 }
 
-// board returns the row of a set, which is created if there is none. The row of
-// its list is known then, too.
+// board returns the row of a set, and creates it if missing. It also makes its
+// list's row known.
 func (w *write) board(set store.Set) (int64, error) {
 	if id, ok := w.boards[set]; ok {
 		return id, nil
@@ -222,7 +222,7 @@ func (w *write) scale(set store.Set, n int) error {
 	if err != nil {
 		return err
 	}
-	n = max(n, 3*step) // less is 0 for every number there is
+	n = max(n, 3*step) // any lower exponent also gives 0
 	for n != 0 {
 		part := max(n, step)
 		n -= part
@@ -264,7 +264,7 @@ func (w *write) visitors(set store.Set, visitors []uint64) error {
 	return w.exec("INSERT INTO visitors (board_id, sketch) VALUES (?, ?) ON CONFLICT (board_id) DO UPDATE SET sketch = excluded.sketch", id, after)
 }
 
-// readSketch reads a sketch; of no bytes, an empty one.
+// readSketch decodes a sketch; no bytes are an empty one.
 func readSketch(data []byte) (*hyperloglog.Sketch, error) {
 	sketch, err := hyperloglog.NewSketch(precision, true)
 	if err != nil {

@@ -4,20 +4,21 @@ import (
 	"database/sql"
 )
 
-// itemKey is an item of a list, which is given by its row.
+// itemKey is an item of a list, identified by its row.
 type itemKey struct {
 	list int64
 	name string
 }
 
-// itemIDs are the rows of items that recent folds touched. A row never goes away
-// and never becomes another item's, so they stay right. Guarded by Store.mu.
+// itemIDs caches the rows of items that recent folds touched. A row never
+// disappears and never becomes another item's, so the cache stays right. Guarded by
+// Store.mu.
 type itemIDs struct{ ids map[itemKey]int64 }
 
 // maxItemIDs bounds the memory of itemIDs to some tens of megabytes.
 const maxItemIDs = 200_000
 
-// add takes over rows that are committed.
+// add takes in committed rows.
 func (c *itemIDs) add(ids map[itemKey]int64) {
 	if c.ids == nil || len(c.ids)+len(ids) > maxItemIDs {
 		c.ids = make(map[itemKey]int64, len(ids))
@@ -27,7 +28,7 @@ func (c *itemIDs) add(ids map[itemKey]int64) {
 	}
 }
 
-// findItems adds the rows of those items that have one to found.
+// findItems adds the existing rows of items to found.
 func findItems(se *session, list int64, names []string, found map[itemKey]int64) error {
 	return se.in("SELECT name, id FROM item WHERE list_id = ? AND name IN", []any{list}, len(names),
 		func(i int) any { return names[i] },
@@ -40,7 +41,7 @@ func findItems(se *session, list int64, names []string, found map[itemKey]int64)
 		})
 }
 
-// lookup returns the rows of items in order, 0 for one that has none.
+// lookup returns the rows of items in order, 0 for an item without one.
 func (c *itemIDs) lookup(se *session, list int64, names []string) ([]int64, error) {
 	ids := make([]int64, len(names))
 	var missing []string
@@ -65,8 +66,7 @@ func (c *itemIDs) lookup(se *session, list int64, names []string) ([]int64, erro
 	return ids, nil
 }
 
-// itemIDs returns the rows of items in order. They are created where there are
-// none.
+// itemIDs returns the rows of items in order, and creates missing ones.
 func (w *write) itemIDs(list int64, names []string) ([]int64, error) {
 	ids := make([]int64, len(names))
 	lookup := func() (missing []string) {

@@ -15,7 +15,7 @@ func (s *Store) Losses(ctx context.Context) (losses []store.Loss, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading what the counts lack from SQLite: %w", err)
+		return nil, fmt.Errorf("reading losses from SQLite: %w", err)
 	}
 	return losses, nil
 }
@@ -31,7 +31,7 @@ func (s *Store) Acknowledge(ctx context.Context) (losses []store.Loss, err error
 		return se.exec("DELETE FROM loss")
 	})
 	if err != nil {
-		return nil, fmt.Errorf("acknowledging what the counts lack in SQLite: %w", err)
+		return nil, fmt.Errorf("acknowledging losses in SQLite: %w", err)
 	}
 	return losses, nil
 }

@@ -8,44 +8,45 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// Memos go some time after the end of their term, counted from when the term was
-// last written to, a part with each commit.
+// Memos are removed some time after the end of their term, counted from the last
+// write to the term, a part with each commit.
 const (
 	touchEvery = time.Hour
 	pruneEvery = 10 * time.Minute
-	// pruneRows bounds what one commit removes, and so how much longer it takes.
+	// pruneRows bounds the rows that one commit removes, and so its extra time.
 	pruneRows = 5000
 )
 
-// termKey names a term of a list.
+// termKey identifies a term of a list.
 type termKey struct {
 	list  int64 // row of the list
 	term  store.Term
 	start int64 // seconds since the Unix epoch
 }
 
-// terms are the rows of the terms that recent folds touched. Guarded by Store.mu.
+// terms caches the rows of the terms that recent folds touched. Guarded by
+// Store.mu.
 type terms struct {
 	keep  time.Duration // Options.MemoKeep
 	known map[termKey]termRow
-	next  time.Time // when to look again for memos that may go
+	next  time.Time // when to look again for memos to remove
 }
 
 // termRow is a row of the table term.
 type termRow struct {
 	id      int64
-	touched time.Time // when this process last put off its end
+	touched time.Time // when this process last extended its time
 }
 
-// committed takes over rows that are committed.
+// committed takes in committed rows.
 func (t *terms) committed(rows map[termKey]termRow) {
 	for k, r := range rows {
 		t.known[k] = r
 	}
 }
 
-// term returns the row of a term, which is created if there is none, and puts
-// off its end once in a while.
+// term returns the row of a term, creates it if missing, and extends its time once
+// in a while.
 func (w *write) term(t *terms, k termKey, now time.Time) (int64, error) {
 	if r, ok := w.terms[k]; ok {
 		return r.id, nil
@@ -146,13 +147,13 @@ func (t *terms) prune(se *session, now time.Time) error {
 		t.next = now.Add(pruneEvery)
 		return nil
 	}
-	// Not known any more, whether this is committed or not: then it is asked for.
+	// Forgotten whether this is committed or not: the next use reads it again.
 	delete(t.known, k)
 	n, err := se.affected("DELETE FROM memo WHERE term_id = ?1 AND key <= "+
 		"coalesce((SELECT key FROM memo WHERE term_id = ?1 ORDER BY key LIMIT 1 OFFSET ?2), ?3)",
 		id, pruneRows-1, int64(math.MaxInt64))
 	if err != nil || n == pruneRows {
-		return err // there may be more: the next commit goes on
+		return err // there may be more, for the next commit
 	}
 	return se.exec("DELETE FROM term WHERE id = ?", id)
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
-// Read implements [store.Store]. It uses the connection that writes, whose
-// cache holds the pages that the last commit changed; the cache of any other
-// begins anew after each commit.
+// Read implements [store.Store]. It uses the writing connection, whose cache holds
+// the pages of the last commit; every other cache starts empty after each commit.
 func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have, error) {
 	if err := s.checkShard(n); err != nil {
 		return nil, err

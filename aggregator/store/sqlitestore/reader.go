@@ -21,7 +21,7 @@ func findBoard(se *session, shard int, set store.Set) (id int64, ok bool, err er
 	return id, ok, err
 }
 
-// findTallies calls found for each item that a set has.
+// findTallies calls found for each of items that a set has.
 func findTallies(se *session, shard int, set store.Set, items []string, found func(item string, t store.Tally)) error {
 	board, ok, err := findBoard(se, shard, set)
 	if err != nil || !ok {
@@ -39,7 +39,7 @@ func findTallies(se *session, shard int, set store.Set, items []string, found fu
 		})
 }
 
-// findRecords calls found for each item that a list has.
+// findRecords calls found for each of items that a list has.
 func findRecords(se *session, shard int, list string, items []string, found func(item string, rec store.Item)) error {
 	id, ok, err := findList(se, shard, list)
 	if err != nil || !ok {
@@ -63,7 +63,7 @@ func readTotals(se *session, shard int, set store.Set) (t store.Totals, err erro
 	return t, err
 }
 
-// read calls fn for each shard, at one moment.
+// read calls fn for each shard, at one instant.
 func (s *Store) read(ctx context.Context, what string, set store.Set, fn func(se *session, shard int) error) error {
 	err := s.view(ctx, func(se *session) error {
 		for shard := range s.shards {
@@ -92,7 +92,7 @@ func entries(se *session, text string, args ...any) (found []store.Entry, err er
 	return found, err
 }
 
-// readBoard is read with the row of the set, where the shard has one.
+// readBoard calls fn with the row of the set, for each shard that has one.
 func (s *Store) readBoard(ctx context.Context, what string, set store.Set, fn func(se *session, shard int, board int64) error) error {
 	return s.read(ctx, what, set, func(se *session, shard int) error {
 		board, ok, err := findBoard(se, shard, set)

@@ -102,8 +102,8 @@ func (s *session) each(text string, args []any, fn func(*sql.Rows) error) error 
 // maxGroup is how many rows or values go into one statement.
 const maxGroup = 128
 
-// groups cuts n into groups of powers of two, so that a handful of prepared
-// statements do for any n.
+// groups cuts n into groups of powers of two, so that a few prepared statements
+// serve any n.
 func groups(n int, fn func(from, size int) error) error {
 	for from, size := 0, maxGroup; from < n; {
 		for size > n-from {
@@ -117,9 +117,8 @@ func groups(n int, fn func(from, size int) error) error {
 	return nil
 }
 
-// insert writes n rows with as few statements as may be. The text holds VALUES
-// once, which is followed by rows of the given number of columns; row appends
-// the values of row i.
+// insert writes n rows with few statements. The text holds VALUES once; insert
+// appends rows of the given number of columns. row appends the values of row i.
 func (s *session) insert(text string, columns, n int, row func(args []any, i int) []any) error {
 	one := "(" + marks(columns) + ")"
 	args := make([]any, 0, maxGroup*columns)
@@ -133,8 +132,8 @@ func (s *session) insert(text string, columns, n int, row func(args []any, i int
 	})
 }
 
-// in reads the rows whose key is one of n. The text ends in IN, which is
-// followed by the keys; args come before them.
+// in reads the rows whose key is one of n. The text ends in IN; in appends the
+// keys. args come before them.
 func (s *session) in(text string, args []any, n int, key func(i int) any, fn func(*sql.Rows) error) error {
 	all := make([]any, 0, len(args)+maxGroup)
 	return groups(n, func(from, size int) error {

@@ -10,9 +10,9 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Benchmark commits hits as a fold does: deduplicated, on five boards, an index
-// of publish times and a score set, for items of Zipf popularity. It reports
-// hits/s; b.N counts hits. batch is how many hits a commit has.
+// Benchmark commits hits like a fold: deduplicated, on five boards, an index of
+// publish times and a score set, for items of Zipf popularity. It reports hits/s;
+// b.N counts hits. batch is the number of hits in a commit.
 func Benchmark(b *testing.B, s store.Store, batch int) {
 	const list, items, visitors = "articles", 20_000, 300_000
 	ctx := context.Background()

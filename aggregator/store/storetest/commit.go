@@ -58,7 +58,7 @@ func testEmpty(t *testing.T, b Backend) {
 
 func testState(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 3), t.Context()
-	// The highest values: neither may be cut to a signed or a floating number.
+	// The highest values: neither may lose bits in a signed or a floating number.
 	first := store.Position{Seq: 1 << 62, Fingerprint: math.MaxUint64, Version: math.MaxUint64 - 1}
 	err := s.Commit(ctx, 1, &store.Commit{To: first, Producers: map[string]uint64{"a": 1, "b": math.MaxUint64}})
 	if err != nil {
@@ -80,8 +80,8 @@ func testState(t *testing.T, b Backend) {
 	}
 	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Producer(ctx, "a")), map[int]uint64{1: 2, 2: 7})
 
-	// A log that is read again from its beginning takes the position back, not
-	// what was counted.
+	// Reading a log again from its beginning takes the position back, but not the
+	// counts.
 	if err := s.Commit(ctx, 1, &store.Commit{From: second}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func testConflict(t *testing.T, b Backend) {
 	w.scores(board, map[string]float64{"a": 3}) // a conflict leaves the shard usable
 }
 
-// everything is a commit that writes every kind of value, on sets of its own.
+// everything is a commit that writes every kind of value, in sets of its own.
 func everything(to store.Position, value int64) *store.Commit {
 	set := store.Set{List: "everything", Name: "set"}
 	return &store.Commit{
@@ -134,7 +134,7 @@ func everyMemo(key uint64) store.Memo {
 	return store.Memo{List: "everything", Term: store.Day, Start: 86400, Key: key}
 }
 
-// nothingOf fails unless the shard has none of what everything writes.
+// nothingOf fails if the shard has any of the values of everything.
 func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 	t.Helper()
 	set := store.Set{List: "everything", Name: "set"}
@@ -164,7 +164,7 @@ func testConcurrentCommitters(t *testing.T, b Backend) {
 		stores[i] = s
 		if b.Share != nil && i > 0 {
 			stores[i] = b.Share(t, s)
-			t.Cleanup(func() { _ = stores[i].Close() }) // the end of the test is its end
+			t.Cleanup(func() { _ = stores[i].Close() }) // the test ends with it
 		}
 	}
 	var at store.Position
@@ -248,7 +248,7 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 			Totals: map[store.Set]store.Totals{board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}},
 		},
 		{
-			Memos:  []store.MemoValue{{Memo: memo, Value: 1}}, // the higher value does not win by itself
+			Memos:  []store.MemoValue{{Memo: memo, Value: 1}}, // the higher value must not win by itself
 			Items:  map[string]map[string]store.Item{"articles": {"a": {First: -1, Last: math.MaxInt64, Published: math.MinInt64}}},
 			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 3, Uniques: 0}}},
 			Totals: map[store.Set]store.Totals{board: {Newest: math.MaxInt64, Landmark: math.MinInt64}},
@@ -359,8 +359,8 @@ func testShardsAreApart(t *testing.T, b Backend) {
 	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(shards))
 }
 
-// testShardOfVotes looks for the options of a list of votes where the list is, and
-// not where the options of a list of views would be.
+// testShardOfVotes looks for the options of a list of votes in the list's shard,
+// and not in those of the options of a list of views.
 func testShardOfVotes(t *testing.T, b Backend) {
 	const shards, list = 4, "poll"
 	s, ctx := b.open(t, shards), t.Context()

@@ -18,7 +18,7 @@ func testLeases(t *testing.T, b Backend) {
 			t.Fatal(err)
 		}
 	}
-	release(0, "a") // nobody's
+	release(0, "a") // nobody holds it
 	equal(t, "a takes shard 0", lease(0, "a", time.Hour), true)
 	equal(t, "a renews", lease(0, "a", time.Hour), true)
 	equal(t, "b takes a's", lease(0, "b", time.Hour), false)
@@ -29,7 +29,7 @@ func testLeases(t *testing.T, b Backend) {
 	equal(t, "b takes what a released", lease(0, "b", time.Hour), true)
 	equal(t, "a takes b's", lease(0, "a", time.Hour), false)
 
-	// A lease that is not renewed ends, and renewing sets the new end.
+	// A lease that is not renewed expires, and renewing sets the new end.
 	equal(t, "b renews for a moment", lease(0, "b", 20*time.Millisecond), true)
 	eventually(t, "a takes over from b", func() bool { return lease(0, "a", time.Hour) })
 	equal(t, "b takes a's again", lease(0, "b", time.Hour), false)
@@ -50,7 +50,7 @@ func testMembers(t *testing.T, b Backend) {
 	equal(t, "a leaves", members("a", 0), []string{"b", "c"})
 	equal(t, "a leaves again", members("a", 0), []string{"b", "c"})
 
-	// Who does not renew is no member any more, and renewing sets the new end.
+	// A member that does not renew expires, and renewing sets the new end.
 	equal(t, "c renews for a moment", members("c", 20*time.Millisecond), []string{"b", "c"})
 	eventually(t, "c's end", func() bool { return len(members("b", time.Hour)) == 1 })
 	equal(t, "c joins again", members("c", time.Hour), []string{"b", "c"})

@@ -17,7 +17,7 @@ func testLosses(t *testing.T, b Backend) {
 		{Shard: 2, From: 1, To: 41},
 	}})
 	zero.commit(store.Commit{Losses: []store.Loss{{Edge: "a", From: 3, To: 9, Batches: 5}}})
-	zero.commit(store.Commit{}) // says nothing of losses
+	zero.commit(store.Commit{}) // leaves losses alone
 	want := []store.Loss{
 		{Shard: 0, Edge: "a", From: 3, To: 9, Batches: 5},
 		{Shard: 2, From: 1, To: 41},

@@ -10,7 +10,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// memoOf is a memo of a list of views, or of a list of votes if it is named polls
+// memoOf is a memo of a list of views, or of a list of votes if its name is polls
 // or rounds.
 func memoOf(list string, term store.Term, start int64, key uint64) store.Memo {
 	m := store.Memo{List: list, Kind: hit.View, Term: term, Start: start, Key: key}
@@ -33,7 +33,7 @@ func testMemos(t *testing.T, b Backend) {
 		memo("articles", store.Day, day, 0, 5),
 		memo("articles", store.Day, day, 1<<63, 1<<31),
 		memo("articles", store.Day, day+86400, 1, 7),
-		memo("articles", store.Week, day, 1, 8), // terms that begin at one moment
+		memo("articles", store.Week, day, 1, 8), // terms that begin at one instant
 		memo("articles", store.Month, day, 1, 9),
 		memo("articles", store.Ever, day, 1, 10),
 		memo("articles", store.Ever, 0, 1, 11),
@@ -67,8 +67,7 @@ func testMemos(t *testing.T, b Backend) {
 	}
 	check(values)
 
-	// Rounds of new keys and of keys that come back, over buckets that are empty,
-	// known and changed.
+	// Rounds of new and returning keys, in buckets that are empty, known and changed.
 	r := rand.New(rand.NewPCG(3, 4))
 	last := map[uint64]int64{}
 	inTerm := func(start int64, value func(key uint64) int64) map[store.Memo]int64 {
@@ -85,7 +84,7 @@ func testMemos(t *testing.T, b Backend) {
 		return store.NoMemo
 	}
 	for round := range 12 {
-		if round%3 != 0 { // also commits that nothing was read for
+		if round%3 != 0 { // also commits without a read before
 			check(inTerm(day, known))
 			check(inTerm(day+1, func(uint64) int64 { return store.NoMemo }))
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// testRandomCommits does the same random commits to the store and to the
-// plainest one there is, and expects the same answers to the same questions.
+// testRandomCommits makes the same random commits to the store and to memstore, and
+// expects the same answers to the same questions.
 func testRandomCommits(t *testing.T, b Backend) {
 	const maxShards = 3
 	stores, models := make([]store.Store, maxShards), make([]store.Store, maxShards)
@@ -25,7 +25,7 @@ func testRandomCommits(t *testing.T, b Backend) {
 	check := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		i := rapid.IntRange(0, maxShards-1).Draw(rt, "shards")
-		check++ // each begins with lists of its own, as if the store were empty
+		check++ // each uses lists of its own, as if the store were empty
 		p := newTwin(t, stores[i], models[i], check)
 		for range rapid.IntRange(1, 10).Draw(rt, "commits") {
 			if rapid.IntRange(0, 4).Draw(rt, "kind") == 0 {
@@ -33,7 +33,7 @@ func testRandomCommits(t *testing.T, b Backend) {
 			} else {
 				p.commit(rt)
 			}
-			if rapid.IntRange(0, 2).Draw(rt, "look") == 0 { // a store may remember what it was asked
+			if rapid.IntRange(0, 2).Draw(rt, "look") == 0 { // a store may cache its answers
 				p.compare(rt)
 			}
 		}
@@ -41,7 +41,7 @@ func testRandomCommits(t *testing.T, b Backend) {
 	})
 }
 
-// twin is a store and the model that it is compared with.
+// twin is a store with its model.
 type twin struct {
 	t        *testing.T
 	s, model store.Store
@@ -151,7 +151,7 @@ func (p *twin) itemsIn(list string, shard int) *rapid.Generator[string] {
 	return rapid.SampledFrom(randomItems).Filter(func(item string) bool { return hit.Shard(hit.View, list, item, p.s.Shards()) == shard })
 }
 
-// compare asks both stores everything.
+// compare sends both stores every query.
 func (p *twin) compare(rt *rapid.T) {
 	ctx := p.t.Context()
 	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}, Totals: p.sets}

@@ -68,7 +68,7 @@ func testAboveAndNext(t *testing.T, b Backend) {
 }
 
 // testIDs writes every kind of id that hit.ValidID allows, and names that would
-// run into each other if they were only strung together.
+// collide if they were only concatenated.
 func testIDs(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
 	w := newWriter(t, s, 0)
@@ -142,7 +142,7 @@ func testIDs(t *testing.T, b Backend) {
 	}
 }
 
-// floats are numbers that a store which formats or rounds them would change.
+// floats are numbers that a store changes if it formats or rounds them.
 func floats() []float64 {
 	f := []float64{
 		0, 1, -1, 0.1, 0.1 + 0.2, 1.0 / 3, math.Pi, 1e15, 1e16 + 2, 1<<53 - 1, 1 << 53, 1<<53 + 2, 1 << 63, math.MaxInt64, 123456789.123456789,
@@ -223,7 +223,7 @@ func testScale(t *testing.T, b Backend) {
 	})
 	equal(t, "scaled and written", w.read(store.Want{Scores: map[store.Set][]string{other: {"a", "b"}}}).Scores[other],
 		[]store.Tally{{Score: 1.5, Uniques: 1}, {Score: 5}})
-	// A long silence moves a landmark by more than the exponent of a number.
+	// A long silence moves a landmark by more than the range of exponents.
 	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{other: {"c": {Score: 1e300}}}})
 	w.commit(store.Commit{Scale: map[store.Set]int{other: -1100}})
 	equal(t, "scaled by 2^-1100", w.read(store.Want{Scores: map[store.Set][]string{other: {"a", "b", "c"}}}).Scores[other],

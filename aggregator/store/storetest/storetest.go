@@ -1,6 +1,5 @@
-// Package storetest is the suite that every store.Store passes. It holds the
-// real stores to the same contract, so that a small site and a large one count
-// alike.
+// Package storetest is the conformance suite for every store.Store, so that a small
+// site and a large one count alike.
 package storetest
 
 import (
@@ -16,14 +15,13 @@ import (
 
 // Backend is a kind of store under test.
 type Backend struct {
-	// Open returns a new, empty store that nothing else uses. It is closed by
-	// the suite.
+	// Open returns a new, empty store that nothing else uses. The suite closes it.
 	Open func(t testing.TB, shards int) store.Store
-	// Reopen closes a store that Open returned and opens it again with the same
-	// data. Nil for a store that lasts no longer than the process.
+	// Reopen closes a store from Open and opens it again with the same data. Nil for a
+	// store that ends with the process.
 	Reopen func(t testing.TB, s store.Store) store.Store
-	// Share opens the data of a store that Open returned once more, as another
-	// process would. Nil for a store that only one process can have open.
+	// Share opens the data of a store from Open once more, like another process. Nil
+	// for a store that only one process can open.
 	Share func(t testing.TB, s store.Store) store.Store
 }
 
@@ -77,7 +75,7 @@ func (b Backend) open(t testing.TB, shards int) store.Store {
 	return s
 }
 
-// writer commits to one shard, each commit one position further.
+// writer commits to one shard and advances its position by one each time.
 type writer struct {
 	t     testing.TB
 	s     store.Store
@@ -110,7 +108,7 @@ func (w *writer) scores(set store.Set, scores map[string]float64) {
 	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{set: tallies}})
 }
 
-// read returns what the writer's shard has.
+// read returns values of the writer's shard.
 func (w *writer) read(want store.Want) *store.Have {
 	w.t.Helper()
 	have, err := w.s.Read(w.t.Context(), w.shard, &want)
@@ -123,7 +121,7 @@ func (w *writer) read(want store.Want) *store.Have {
 	return have
 }
 
-// itemIn returns the n-th item name that belongs to a shard.
+// itemIn returns the n-th item name of a shard.
 func itemIn(list string, shard, shards, n int) string {
 	for i := 0; ; i++ {
 		item := fmt.Sprintf("item-%d", i)

@@ -53,7 +53,7 @@ func testVisitors(t *testing.T, b Backend) {
 	near("all shards", 10_625, 0.02)
 	near("one shard", 10_000, 0.02)
 
-	sequential := make([]uint64, 10_000) // no hash: the store has to mix by itself
+	sequential := make([]uint64, 10_000) // not hashed: the store must mix by itself
 	for i := range sequential {
 		sequential[i] = uint64(i)
 	}
@@ -74,7 +74,7 @@ func testReopen(t *testing.T, b Backend) {
 	before := must[store.State](t)(s.Load(ctx, 1))
 
 	s = b.Reopen(t, s)
-	t.Cleanup(func() { _ = s.Close() }) // the store that b.open closes was closed by Reopen
+	t.Cleanup(func() { _ = s.Close() }) // Reopen has closed the store that b.open will close
 	w.s = s
 	equal(t, "shards", s.Shards(), 2)
 	equal(t, "state", must[store.State](t)(s.Load(ctx, 1)), before)
