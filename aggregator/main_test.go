@@ -26,7 +26,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// command runs a command and returns its exit status and what it said.
+// command runs a command and returns its exit status and output.
 func command(t *testing.T, stdin string, args ...string) (status int, out, errors string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -165,7 +165,7 @@ func TestImportIntoADataDirectory(t *testing.T) {
 	if status, out, errs := command(t, "", "import", "-data", data, "-rules", rules, log); status != 0 || !strings.Contains(out, "700  views of list articles") {
 		t.Errorf("not running: %d\n%s%s", status, out, errs)
 	}
-	// A process that was killed leaves its URL behind.
+	// A killed process leaves its URL behind.
 	write(t, data, "nats.url", "nats://token@127.0.0.1:1\n")
 	if status, out, errs := command(t, accessLog(700), "import", "-data", data, "-"); status != 0 || !strings.Contains(out, "imported before") {
 		t.Errorf("again, from standard input: %d\n%s%s", status, out, errs)
@@ -262,7 +262,7 @@ func TestImportRefusesLogs(t *testing.T) {
 	}
 }
 
-// get asks a server that may not be up yet.
+// get sends a request to a server that may not be up yet.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -372,7 +372,7 @@ rules: {lists: [{name: articles}]}
 	eventually(t, url+"/-/ready", 200, `"ready":true`)
 }
 
-// A log is imported only once, so it must not be spent on lists that nobody counts.
+// A log is imported only once, so an import must not waste it on unknown lists.
 func TestImportOfAListThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

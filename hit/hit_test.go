@@ -27,7 +27,7 @@ func sample() *hit.Batch {
 	}
 }
 
-// votes is a batch with every field that a vote can have.
+// votes is a batch with every field of a vote.
 func votes() *hit.Batch {
 	return &hit.Batch{
 		Version: hit.Version, Edge: "0123456789abcdef", Shard: 3, Seq: 43,
@@ -39,7 +39,7 @@ func votes() *hit.Batch {
 	}
 }
 
-// Every later version of this package has to read what version 1 wrote.
+// Every later version of this package must read the batches of version 1.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]*hit.Batch{
@@ -154,8 +154,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds Decode anything: it must not panic, and what it accepts must
-// survive being encoded again.
+// FuzzDecode feeds Decode any bytes: it must not panic, and every batch that it
+// accepts must survive another encoding.
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"v1-batch.cbor", "v1-votes.cbor", "v1-empty.cbor"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
@@ -232,8 +232,8 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// The figures are those of FNV-1a, computed apart from this code: a change
-// would send the hits of an existing log to other shards.
+// The values are FNV-1a's, computed apart from this code: a change would send the
+// hits of an existing log to other shards.
 func TestShardIsStable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -248,7 +248,7 @@ func TestShardIsStable(t *testing.T) {
 			t.Errorf("shard of %s/%s in %d: got %d, want %d", tc.list, tc.item, tc.n, got, tc.want)
 		}
 	}
-	// All votes of a list are in one shard, whatever they are for.
+	// All votes of a list are in one shard, whatever their option.
 	for _, item := range []string{"", "a", "the-knights"} {
 		if got, want := hit.Shard(hit.Vote, "best-band", item, 16), shardFNV("best-band", 16); got != want {
 			t.Errorf("shard of a vote for %q: got %d, want %d", item, got, want)

@@ -74,9 +74,9 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// Whatever a body has, reading it takes work that its size and the number of its
-// batches bound, and its error is short. In a body of zeros every byte is a batch.
-// Not parallel: it counts allocations.
+// Whatever a body holds, its size and the number of its batches bound the work of
+// reading it, and the error is short. In a body of zeros every byte is a batch. Not
+// parallel: it counts allocations.
 func TestHostileMessages(t *testing.T) {
 	key := "\x7a\x00\x03\x0d\x40" + strings.Repeat("\x0a", 200_000) // a text
 	for name, item := range map[string]string{

@@ -23,7 +23,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// fixture is an API over a store in memory, at a time that stands still.
+// fixture is an API over a store in memory, with a clock that stands still.
 type fixture struct {
 	*API
 	t     *testing.T
@@ -33,7 +33,7 @@ type fixture struct {
 	seq   uint64
 }
 
-// spy counts reads, and fails or waits when told to.
+// spy counts reads, and can fail or delay them.
 type spy struct {
 	*memstore.Store
 	reads atomic.Int64
@@ -100,7 +100,7 @@ func (f *fixture) view(list, item string, ago time.Duration) {
 	}
 }
 
-// fill gives every list but one some history.
+// fill gives history to every list but one.
 func (f *fixture) fill() {
 	for _, l := range []string{"articles", "sums", "classic", "plain"} {
 		for i := range 12 {
@@ -136,7 +136,7 @@ func (f *fixture) send(r *http.Request, header ...string) *httptest.ResponseReco
 	return w
 }
 
-// ask asks as an edge does.
+// ask sends a question like an edge.
 func (f *fixture) ask(path, query, body string) *reading.Answer {
 	f.t.Helper()
 	q, bad := reading.Parse(path, query, []byte(body), f.rules.Lists[0].Name)

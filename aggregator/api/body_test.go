@@ -30,7 +30,7 @@ func TestBoardByItsPath(t *testing.T) {
 	}
 }
 
-// Many items in one call are the same as each of them alone.
+// Several items in one call equal the single ones.
 func TestManyItems(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -63,7 +63,7 @@ func TestManyItems(t *testing.T) {
 			}
 		}
 	}
-	// The list defaults to the first, and the question is the same however it is spelled.
+	// The list defaults to the first, and all spellings give the same question.
 	a := f.ask("/api/items", "", `{"items":["2026/item 1"]}`)
 	b := f.ask("/api/items", "", ` {"items": ["2026\/item 1"], "list": "articles"} `)
 	if a.Status != 200 || string(a.Body) != string(b.Body) || a.ETag == "" || a.ETag != b.ETag || a.Holds <= 0 {
@@ -80,7 +80,7 @@ func TestManyItems(t *testing.T) {
 	}
 }
 
-// Several boards in one call are the same as each of them alone.
+// Several boards in one call equal the single ones.
 func TestManyBoards(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -167,7 +167,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What an edge could not be sent is refused, and not silently missing.
+// An answer that is too large for an edge is refused, and not silently missing.
 func TestAnswersFitIntoAMessage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

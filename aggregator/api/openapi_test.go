@@ -15,8 +15,8 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 )
 
-// held checks an exchange against the OpenAPI description. Requests with
-// mistakes are not checked, only what they are answered.
+// held checks an exchange against the OpenAPI description. It checks only the
+// answers of requests with mistakes.
 func held(t *testing.T, router routers.Router, r *http.Request, w *httptest.ResponseRecorder) {
 	t.Helper()
 	route, params, err := router.FindRoute(r)

@@ -18,7 +18,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// purge makes the log forget all that it has.
+// purge removes all messages from the log.
 func (f *fixture) purge() {
 	f.t.Helper()
 	js, err := jetstream.New(f.nc)
@@ -34,7 +34,7 @@ func (f *fixture) purge() {
 	}
 }
 
-// incomplete waits until the fault is shown with all of texts, or gone when there
+// incomplete waits until the fault is active with all of texts, or gone when there
 // are none.
 func incomplete(t *testing.T, a *App, texts ...string) {
 	t.Helper()
@@ -52,9 +52,8 @@ func incomplete(t *testing.T, a *App, texts ...string) {
 	})
 }
 
-// A store that is empty while the log has forgotten its beginning lacks hits. That
-// stays a fault, over restarts and at every aggregator, until an operator has
-// acknowledged it.
+// An empty store behind a log that has lost its beginning lacks hits. That stays a
+// fault, over restarts and at every aggregator, until an operator acknowledges it.
 func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -84,13 +83,13 @@ func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 		t.Cleanup(func() { _ = a.Stop(t.Context()) })
 		return a
 	}
-	f.opts.Registry, f.opts.BehindAfter = nil, time.Second // looks ten times as often
+	f.opts.Registry, f.opts.BehindAfter = nil, time.Second // checks ten times as often
 	reset := func() { f.opts.Registry = nil }
 	a := next()
 	incomplete(t, a, "what was in the log before message 7 (the store of 2 shards was empty)")
 
 	shard := hit.Shard(hit.View, "articles", "a", testShards)
-	f.edge.Low = 7 // the edge knows that the first six were counted
+	f.edge.Low = 7 // the edge knows that the first six are counted
 	f.edge.Send(bustest.View("articles", "a", 7, now))
 	texts := []string{"before message 7", fmt.Sprintf("6 batches of edge edge-1 (1 to 6 of shard %d)", shard)}
 	incomplete(t, a, texts...)
@@ -135,7 +134,7 @@ func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 	}
 }
 
-// A shard without hits is no empty store, whatever the log has forgotten since.
+// A shard without hits is not an empty store, whatever the log has lost since.
 func TestShardWithoutHitsIsComplete(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

@@ -73,7 +73,7 @@ func start(t *testing.T, change func(*Options)) *fixture {
 	return f
 }
 
-// get asks the app's own listener.
+// get sends a request to the app's own listener.
 func (f *fixture) get(path string) (status int, body string) {
 	f.t.Helper()
 	resp, err := http.Get("http://" + f.Addr().String() + path)
@@ -88,7 +88,7 @@ func (f *fixture) get(path string) (status int, body string) {
 	return resp.StatusCode, string(data)
 }
 
-// request asks over NATS, until somebody answers.
+// request sends a request over NATS until an aggregator answers.
 func request[T any](f *fixture, subject string, body []byte) (v T) {
 	f.t.Helper()
 	bustest.Eventually(f.t, func() string {
@@ -288,7 +288,7 @@ func TestReadyTellsWhatIsWrong(t *testing.T) {
 func TestUnreadableRequestsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
-	request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-1"}`)) // somebody listens
+	request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-1"}`)) // the subscription exists
 	for _, body := range []string{"", "edge-1", `{}`, `{"edge":"NOT AN EDGE"}`, `{"edge":"` + strings.Repeat("x", 65) + `"}`} {
 		if msg, err := f.nc.Request(hit.SubjectApplied, []byte(body), 200*time.Millisecond); err == nil {
 			t.Errorf("%q was answered %s: an edge would believe that nothing is applied", body, msg.Data)

@@ -19,7 +19,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// lockedBuffer is a log that is read while it is written.
+// lockedBuffer is a log that a test reads while it grows.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -38,8 +38,8 @@ func (l *lockedBuffer) take() string {
 	return l.b.String()
 }
 
-// An outage shows as one fault with all shards in it, and in a few lines of the
-// log, however many shards and requests meet it.
+// An outage shows as one fault with all its shards, and in a few lines of the log,
+// however many shards and requests fail.
 func TestAnOutageIsOneFault(t *testing.T) {
 	t.Parallel()
 	const shards = 16
@@ -72,7 +72,7 @@ func TestAnOutageIsOneFault(t *testing.T) {
 	edge := server.Connect()
 	jet := bustest.NewEdge(t, server.JetStream(), "edge-1", shards)
 	visitor := uint64(0)
-	traffic := func() { // to all shards, with what an edge and a reader ask
+	traffic := func() { // to all shards, with requests of an edge and a reader
 		for i := range 4 * shards {
 			visitor++
 			jet.Send(bustest.View("articles", fmt.Sprint("item-", i), visitor, time.Now()))
@@ -125,7 +125,7 @@ func TestAnOutageIsOneFault(t *testing.T) {
 		tick.Stop()
 		tt.mend()
 		well()
-		// A handful of things to say, each at once and every ten seconds.
+		// A handful of messages, each at once and every ten seconds.
 		lines := log.take()
 		if n, most := strings.Count(lines, "\n"), 8*(1+int(time.Since(began)/faults.LogEvery)); n > most {
 			t.Errorf("%d lines of %s, want %d at most:\n%s", n, tt.kind, most, lines)

@@ -22,7 +22,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// poll is rules with a list of votes, of which everybody has two.
+// poll is rules with a list of votes, in which everybody has two.
 func poll() *ruleset.Ruleset {
 	limit := func(name string, shadow bool, most int64) *ruleset.Limit {
 		return &ruleset.Limit{Name: name, By: []ruleset.Dimension{ruleset.ByUser}, Shadow: shadow,
@@ -49,7 +49,7 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 			{Rule: "two", Window: "campaign", Key: key}, {Rule: "one", Window: "campaign", Key: key},
 		}}
 	}
-	f.edge.Send(vote("a", 1, 0), vote("a", 2, 0), vote("a", 3, 0), vote("b", 3, 0)) // nobody asks about these
+	f.edge.Send(vote("a", 1, 0), vote("a", 2, 0), vote("a", 3, 0), vote("b", 3, 0)) // nobody asks for these verdicts
 	f.edge.Send(vote("b", 4, 10), vote("c", 4, 11), vote("c", 4, 12), vote("none", 4, 13), vote("c", 5, 14))
 
 	votes, used := map[uint64]hit.VoteOutcome{}, map[uint64]hit.UsedQuota{}
@@ -109,7 +109,7 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 	}
 }
 
-// unheard is outcomes that nobody passes on, and how many of them were dropped.
+// unheard is an outcomes that never publishes, with the number of dropped reports.
 func unheard(t *testing.T) (_ *outcomes, dropped func() int) {
 	o := Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	rules := poll()
@@ -134,7 +134,8 @@ func unheard(t *testing.T) (_ *outcomes, dropped func() int) {
 	}
 }
 
-// What cannot be told in time is dropped and counted; counting does not wait.
+// Reports that cannot be published in time are dropped and counted; counting does
+// not wait.
 func TestOutcomesAreBounded(t *testing.T) {
 	t.Parallel()
 	o, dropped := unheard(t)
@@ -161,7 +162,7 @@ func TestOutcomesAreBounded(t *testing.T) {
 	}
 }
 
-// No message is larger than one of hits may be.
+// No message is larger than the limit for messages of hits.
 func TestOutcomesFitIntoAMessage(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 64)
@@ -181,8 +182,8 @@ func TestOutcomesFitIntoAMessage(t *testing.T) {
 	}
 }
 
-// Items are ranked once however many ask, only so many of them, and none when
-// there is too much to do.
+// Items are ranked once however many votes they have, only up to a limit, and not
+// at all under load.
 func TestHowManyItemsAreRanked(t *testing.T) {
 	t.Parallel()
 	o, _ := unheard(t)

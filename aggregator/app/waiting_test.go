@@ -58,7 +58,7 @@ func TestWhatEdgesWaitForIsAFault(t *testing.T) {
 	})
 }
 
-// All aggregators hear what an edge waits for, also when another one answers.
+// All aggregators hear an edge's report, also when another one answers.
 func TestEveryAggregatorHearsWhatEdgesWaitFor(t *testing.T) {
 	t.Parallel()
 	first := start(t, func(o *Options) { o.BehindAfter = 200 * time.Millisecond })

@@ -42,7 +42,7 @@ func (c *counts) boards() *board.Boards {
 	return board.New(c.store, func() *ruleset.Ruleset { return c.rules }, func() time.Time { return now })
 }
 
-// put sets an item's value in a set, and its record where there is none.
+// put sets an item's value in a set, and adds its record if missing.
 func (c *counts) put(set store.Set, item string, tally store.Tally) {
 	c.t.Helper()
 	shard := hit.Shard(hit.View, "a", item, c.store.Shards())
@@ -76,8 +76,8 @@ func (c *counts) setLandmark(shard int, set store.Set, at time.Time) {
 	}
 }
 
-// The threshold algorithm has to find exactly the rows that scoring everything
-// finds, however few entries it reads.
+// The threshold algorithm must find exactly the rows that scoring everything finds,
+// however few entries it reads.
 func TestGravityIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -175,7 +175,8 @@ func TestHalfLifeOverShards(t *testing.T) {
 	l := &ruleset.List{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(time.Hour)}}
 	c := newCounts(t, 2, l)
 	set, _ := board.ScoreSet(l)
-	// Shard 0 counts from now on, shard 1 from ten hours ago: its sums are 1024 times too high.
+	// Shard 0 counts from now on, shard 1 from ten hours ago, so its sums are 1024
+	// times too high.
 	c.setLandmark(0, set, now)
 	c.setLandmark(1, set, now.Add(-10*time.Hour))
 	want := map[string]float64{}
@@ -305,8 +306,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Busy shards drop a period before idle ones do, so one that is not kept any
-// more is half there.
+// Busy shards drop a period before idle ones do, so an expired period is half
+// there.
 func TestMovementOnlyAsFarAsPeriodsAreKept(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 1, &ruleset.List{Keep: map[ruleset.Period]int{ruleset.Day: 1}})

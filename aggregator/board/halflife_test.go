@@ -53,8 +53,8 @@ func TestItemAgreesWithItsBoard(t *testing.T) {
 	}
 }
 
-// After thousands of half-lives without a hit every score shows as 0, and the
-// order is what it was.
+// After thousands of half-lives without a hit every score is 0, and the order
+// stays.
 func TestIdleHalfLifeKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	c := halfLife(t, 1, 10*time.Minute, func(int) time.Time { return now.AddDate(0, -3, 0) },
@@ -73,7 +73,7 @@ func TestIdleHalfLifeKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// One shard may have seen nothing for so long that its sums vanish beside the
+// One shard may have had no hits for so long that its sums vanish beside the
 // others'.
 func TestForgottenShard(t *testing.T) {
 	t.Parallel()

@@ -143,8 +143,8 @@ func TestSingleProblems(t *testing.T) {
 	}
 }
 
-// The file of bots stands beside the file that names it, from wherever the
-// program is started.
+// The file of bots is relative to the file that names it, from whatever directory
+// the program is started.
 func TestFileOfBotsIsRelativeToTheFileThatNamesIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -21,11 +21,11 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 		seq, low uint64
 		poison   bool
 		more     uint64 // batches in the message beside the first
-		bad      int    // which of them cannot be read, from 1; 0: none
-		newer    int    // which of them is of version 9, from 1; 0: none
+		bad      int    // number of the unreadable one, from 1; 0: none
+		newer    int    // number of the one of version 9, from 1; 0: none
 	}
 	for name, tc := range map[string]struct {
-		applied  uint64 // before
+		applied  uint64 // before the messages
 		msgs     []msg
 		inLog    fold.InLog // what FirstInLog finds
 		counted  int

@@ -13,7 +13,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// empty is a store that knows nothing, at no cost.
+// empty is a store without values and without cost.
 type empty struct{ store.Store }
 
 func (empty) Shards() int { return 1 }
@@ -35,8 +35,8 @@ func (empty) Read(_ context.Context, _ int, w *store.Want) (*store.Have, error) 
 	return h, nil
 }
 
-// BenchmarkFold is the cost of the rules alone: one commit's worth of hits of
-// one shard, Zipf over 1,250 items, without a store behind it.
+// BenchmarkFold measures the rules alone: one commit's worth of hits of one shard,
+// Zipf over 1,250 items, without a store.
 func BenchmarkFold(b *testing.B) {
 	rules := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "a"}}}
 	if err := rules.Provision(); err != nil {

@@ -17,7 +17,7 @@ import (
 
 var t0 = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// log is the simplest log and edge that there can be: every Add is one batch.
+// log is the simplest log and edge: every add is one batch.
 type log struct {
 	t      testing.TB
 	rules  *ruleset.Ruleset
@@ -41,7 +41,7 @@ func newLogOf(t testing.TB, s store.Store, rules *ruleset.Ruleset) *log {
 	return &log{t: t, rules: rules, store: s, shards: s.Shards(), msgs: make([][]fold.Message, s.Shards()), batch: map[int]uint64{}}
 }
 
-// add appends hits, one batch a shard, received when the last of them was made.
+// add appends hits, one batch a shard, received at the time of the last one.
 func (l *log) add(hits ...hit.Hit) {
 	l.t.Helper()
 	byShard := map[int][]hit.Hit{}
@@ -55,7 +55,7 @@ func (l *log) add(hits ...hit.Hit) {
 	}
 }
 
-// message is one with batches from seq on.
+// message is a message with batches from seq on.
 func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.Hit) fold.Message {
 	l.t.Helper()
 	received := t0
@@ -84,7 +84,7 @@ func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.
 	return m
 }
 
-// fold applies everything that was added, in folds of at most size messages.
+// fold applies all messages, in folds of at most size messages.
 func (l *log) fold(size int) map[fold.ListReason]int {
 	l.t.Helper()
 	hits := map[fold.ListReason]int{}
@@ -96,7 +96,7 @@ func (l *log) fold(size int) map[fold.ListReason]int {
 	return hits
 }
 
-// results is fold with all that the folds decided.
+// results is fold with the results of all folds.
 func (l *log) results(size int) (all []*fold.Result) {
 	l.t.Helper()
 	ctx := context.Background()
@@ -167,8 +167,8 @@ func TestAccumulateFigures(t *testing.T) {
 }
 
 // Hits 0, 0.5, 600 and 700 half-lives after the first: the landmark moves twice.
-// A second item that is hit only once, before the landmark moves again, has to
-// be carried along by the store. Computed with 30 digits.
+// The store must carry along a second item that is hit only once, before the
+// landmark moves again. Computed with 30 digits.
 func TestHalfLifeFigures(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 100} {
@@ -276,7 +276,7 @@ func TestHitsThatCannotBeCounted(t *testing.T) {
 	late.Time = 0
 	ahead := view("x", 2, t0)
 	l.add(bad, other, late, view("x", 1, t0), view("x", 1, t0.Add(time.Minute)), ahead)
-	l.msgs[0][0].Received = t0.Add(-time.Hour) // the broker says that all of them lie in the future
+	l.msgs[0][0].Received = t0.Add(-time.Hour) // by the broker's clock, all of them lie in the future
 	got := l.fold(10)
 	want := map[fold.ListReason]int{
 		{Reason: ruleset.Invalid}:              2,
@@ -327,8 +327,8 @@ func TestOldPeriodsAreDropped(t *testing.T) {
 		t.Errorf("a late hit is missing in an hour that is kept")
 	}
 	near(t, "all", scoreOf(t, l.board("all", t0), "late"), 2)
-	// A jump over years drops everything that was kept, in one fold with hits
-	// on both sides of it.
+	// A jump over years drops all kept periods, in one fold with hits on both sides of
+	// it.
 	l.add(view("x", 9, t0.Add(5*time.Hour)), view("x", 10, t0.Add(20000*time.Hour)))
 	l.fold(1)
 	for h := range 6 {

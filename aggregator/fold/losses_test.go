@@ -9,7 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 )
 
-// What an edge loses adds up until somebody acknowledges it.
+// The losses of an edge add up until an operator acknowledges them.
 func TestLossesAddUp(t *testing.T) {
 	t.Parallel()
 	s := memstore.New(2)

@@ -7,8 +7,8 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// A message covers the batches that its headers name, whether or not its body can
-// be read. One whose headers cannot be read covers none.
+// A message covers the batches that its headers name, even with an unreadable body.
+// With unreadable headers it covers none.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	batch := func(seq uint64) string {

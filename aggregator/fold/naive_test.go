@@ -17,8 +17,8 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// naive is the counting rules in the plainest code: it keeps every counted hit
-// and computes each number from all of them.
+// naive is the counting rules in the simplest code: it keeps every counted hit and
+// computes each number from all of them.
 type naive struct {
 	list    *ruleset.List
 	counted []naiveHit
@@ -33,7 +33,7 @@ type naiveHit struct {
 	visitor uint64
 }
 
-// hit counts a hit, and returns what became of it.
+// hit counts a hit, and returns its reason.
 func (n *naive) hit(h hit.Hit) ruleset.Reason {
 	if n.duplicate(h) {
 		n.dups[h.Item]++
@@ -139,8 +139,8 @@ func lines(rows []board.Row) []string {
 	return s
 }
 
-// Random hits, in random groups, over several days in several zones, with late
-// ones: every board of every period must be the naive one.
+// Random hits, in random groups, over several days in several zones, some late:
+// every board of every period must equal the naive one.
 func TestAgainstNaive(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -205,7 +205,7 @@ func TestAgainstNaive(t *testing.T) {
 	})
 }
 
-// However the log is cut into folds, every bit of every score is the same.
+// However the log is cut into folds, every score is the same to the last bit.
 func TestGroupingDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	for _, model := range []ruleset.Model{ruleset.Accumulate, ruleset.HalfLife} {

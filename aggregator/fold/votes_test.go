@@ -16,7 +16,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// naivePoll is what becomes of votes, in the plainest code.
+// naivePoll judges votes in the simplest code.
 type naivePoll struct {
 	naive
 	limits   []*ruleset.Limit
@@ -31,7 +31,7 @@ func newNaivePoll(rules *ruleset.Ruleset) *naivePoll {
 	}
 }
 
-// vote counts a vote, and returns what became of it.
+// vote counts a vote, and returns its reason.
 func (n *naivePoll) vote(h hit.Hit) (ruleset.Reason, string) {
 	v := n.list.Votes
 	switch {
@@ -75,13 +75,13 @@ func (n *naivePoll) vote(h hit.Hit) (ruleset.Reason, string) {
 	return ruleset.Counted, ""
 }
 
-// quota names a count: the limit, the window as a calendar shows it, the key.
+// quota identifies a count: the limit, the window as a calendar shows it, the key.
 func (n *naivePoll) quota(q hit.Quota, at int64) string {
 	t := time.UnixMilli(at).In(n.list.Location())
 	window := ""
 	switch ruleset.Span(q.Window) {
 	case ruleset.PerMinute:
-		window = t.Format("2006-01-02 15:04 -0700") // when summer time ends, 2:30 is there twice
+		window = t.Format("2006-01-02 15:04 -0700") // when summer time ends, 2:30 occurs twice
 	case ruleset.PerHour:
 		window = t.Format("2006-01-02 15 -0700")
 	case ruleset.PerDay:
@@ -127,7 +127,7 @@ func drawPoll(rt *rapid.T) *ruleset.Ruleset {
 }
 
 // drawVote draws a vote under rules, with all the quotas that an edge would give
-// it, and with some that the rules no longer have.
+// it, and with some that are missing from the rules.
 func drawVote(rt *rapid.T, rules *ruleset.Ruleset, id uint64, at time.Time) hit.Hit {
 	h := hit.Hit{
 		Kind: hit.Vote, List: "poll", Item: rapid.SampledFrom([]string{"a", "a", "b", "c", "none"}).Draw(rt, "item"),
@@ -154,8 +154,8 @@ func drawVote(rt *rapid.T, rules *ruleset.Ruleset, id uint64, at time.Time) hit.
 	return h
 }
 
-// once is a vote as it is charged: a quota that is named twice counts once, one
-// that the rules do not have not at all.
+// once returns the quotas that a vote is charged: each once, and only those in the
+// rules.
 func once(h hit.Hit, rules *ruleset.Ruleset) hit.Hit {
 	var quotas []hit.Quota
 	for _, q := range h.Quotas {
@@ -167,7 +167,8 @@ func once(h hit.Hit, rules *ruleset.Ruleset) hit.Hit {
 	return h
 }
 
-// However votes are cut into batches and folds, exactly the plain rules come out.
+// However votes are cut into batches and folds, the result is that of the simplest
+// code.
 func TestVotesAgainstNaiveModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -245,8 +246,8 @@ func TestVotesAgainstNaiveModel(t *testing.T) {
 	})
 }
 
-// Two edges send the votes of one key in any order: there are never more of them
-// in a window than it allows, and none is refused while there is room.
+// Two edges send the votes of one key in any order: a window never counts more than
+// it allows, and refuses none while it has room.
 func TestTwoEdgesShareAQuota(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -325,7 +326,7 @@ func vote(item string, visitor uint64, at time.Time, quotas ...hit.Quota) hit.Hi
 	return hit.Hit{Kind: hit.Vote, List: "poll", Item: item, Visitor: visitor, Time: at.UnixMilli(), Quotas: quotas}
 }
 
-// A poll is open or closed by the vote's own time, as far as the broker confirms it.
+// A vote's own time, as clamped by the broker's, decides whether its poll is open.
 func TestWhenAPollIsOpen(t *testing.T) {
 	t.Parallel()
 	l := poll("a")
@@ -354,8 +355,7 @@ func TestWhenAPollIsOpen(t *testing.T) {
 	}
 }
 
-// A hit of another kind than its list counts was sent to another shard than the
-// one that counts the list.
+// A hit of another kind than its list counts is in another shard than the list.
 func TestVotesAndViewsDoNotMix(t *testing.T) {
 	t.Parallel()
 	log := newLog(t, memstore.New(1), poll("x"), &ruleset.List{Name: "a"})
@@ -370,8 +370,8 @@ func TestVotesAndViewsDoNotMix(t *testing.T) {
 	}
 }
 
-// Votes belong to the shard of their list, whatever shard their option would be
-// in; elsewhere they are not counted.
+// Votes belong to the shard of their list, not to the shard of their option;
+// elsewhere they are not counted.
 func TestMisplacedVotes(t *testing.T) {
 	t.Parallel()
 	const shards = 4
@@ -394,7 +394,7 @@ func TestMisplacedVotes(t *testing.T) {
 	}
 }
 
-// Only who asks is told, but of everything.
+// Only hits that ask for a verdict get one, for every reason.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	log := newLogOf(t, memstore.New(1), &ruleset.Ruleset{
@@ -418,7 +418,7 @@ func TestVerdicts(t *testing.T) {
 		vote("a", 10, t0, hit.Quota{Rule: "once", Window: "campaign", Key: 7}),
 	)
 	res := log.results(1)[0]
-	want := []fold.Verdict{ // what belongs to no list is found out first
+	want := []fold.Verdict{ // hits without a list are judged first
 		{Confirm: 3, Item: "a", Reason: ruleset.UnknownList},
 		{Confirm: 4, List: "poll", Item: "b", Reason: ruleset.UnknownItem},
 		{Confirm: 5, Item: "a", Reason: ruleset.Invalid},

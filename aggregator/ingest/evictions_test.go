@@ -14,8 +14,8 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// TestStoreThatEvicts switches eviction on while hits are counted. Folding holds
-// until the store was emptied; then all is counted again from the log.
+// TestStoreThatEvicts switches eviction on during counting. Folding stops until the
+// store is emptied; then the log is counted again.
 func TestStoreThatEvicts(t *testing.T) {
 	t.Parallel()
 	server, r := bustest.NewServer(t), services.StartRedis(t)
@@ -62,7 +62,7 @@ func TestStoreThatEvicts(t *testing.T) {
 	send()
 	counted()
 
-	// A policy that may evict holds folding, and so loses nothing.
+	// A policy that may evict keys stops folding before anything is lost.
 	configure("maxmemory", "100mb")
 	configure("maxmemory-policy", "allkeys-lru")
 	fault()
@@ -84,9 +84,9 @@ func TestStoreThatEvicts(t *testing.T) {
 	configure("maxmemory-policy", "noeviction")
 	counted()
 
-	// Evictions hold it until somebody acts.
+	// Evictions stop it until an operator acts.
 	configure("maxmemory-policy", "allkeys-lru")
-	configure("maxmemory", "1mb") // less than is used
+	configure("maxmemory", "1mb") // less than in use
 	bustest.Eventually(t, func() string {
 		if n := c.DBSize(t.Context()).Val(); n > 100 {
 			_ = c.Set(t.Context(), "other", "x", 0).Err() // evicts

@@ -92,7 +92,7 @@ func (f *fixture) startWith(s store.Store, owner string, change func(*Options)) 
 	return fl, stop
 }
 
-// send publishes n batches of one view each, every view by another visitor.
+// send publishes n batches of one view each, each view by a new visitor.
 func (f *fixture) send(n int) {
 	f.t.Helper()
 	for range n {
@@ -118,7 +118,7 @@ func views(t *testing.T, s store.Store) int {
 	return int(n)
 }
 
-// counted waits until all that was sent is counted.
+// counted waits until all sent hits are counted.
 func (f *fixture) counted() {
 	f.t.Helper()
 	bustest.Eventually(f.t, func() string {
@@ -153,7 +153,7 @@ func TestCountsEachBatchOnce(t *testing.T) {
 	f.counted()
 	stop()
 	f.send(5)
-	_, stop = f.start(f.store, "b") // the lease was given up: no need to wait for its end
+	_, stop = f.start(f.store, "b") // the lease was given up: no need to wait for it to expire
 	f.counted()
 	stop()
 	if got := fl.Active(); len(got) != 0 {
@@ -258,7 +258,7 @@ func TestPoisonedMessageIsSetAside(t *testing.T) {
 	f.ensure()
 	f.send(1)
 	h := f.view()
-	f.sent-- // not going to be counted
+	f.sent-- // this one will not be counted
 	for shard, seq := range f.edge.Add(h) {
 		f.edge.PublishRaw(shard, seq, []byte("not a batch"))
 	}
@@ -295,7 +295,7 @@ func TestPoisonedMessageIsSetAside(t *testing.T) {
 		t.Errorf("set aside %v bytes", sizes)
 	}
 
-	// Read again, they are the same messages.
+	// Read again, the messages are the same.
 	f.store.Restore(memstore.New(testShards).Snapshot())
 	f.counted()
 	if poison, err = f.js.Stream(t.Context(), hit.PoisonStream); err != nil {
@@ -306,7 +306,7 @@ func TestPoisonedMessageIsSetAside(t *testing.T) {
 	}
 }
 
-// noLease lets everybody fold at once.
+// noLease lets every aggregator fold at once.
 type noLease struct{ store.Store }
 
 func (noLease) Lease(context.Context, int, string, time.Duration) (bool, error) { return true, nil }
@@ -328,7 +328,7 @@ func TestTwoOwnersAtOnce(t *testing.T) {
 	f.counted()
 }
 
-// moody fails often, before or after it did what it was asked.
+// moody fails often, before or after doing its work.
 type moody struct{ store.Store }
 
 var errMood = errors.New("connection reset by peer")
@@ -396,7 +396,7 @@ func TestGapIsNotCountedUntilItIsFilled(t *testing.T) {
 	f.edge.Publish(shard, second[shard])
 	bustest.NewEdge(t, f.js, "edge-2", testShards).Send(bustest.View("articles", "x", 3, time.Now()))
 	f.sent = 1
-	f.counted() // what came after the gap does not wait for it
+	f.counted() // batches after the gap do not wait for it
 	f.edge.Publish(shard, first[shard])
 	f.edge.Publish(shard, second[shard])
 	f.sent = 3

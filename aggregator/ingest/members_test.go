@@ -32,7 +32,8 @@ type dividing struct {
 	stop  func()
 }
 
-// cut is a store that can be cut off: for the others, the aggregator is dead then.
+// cut is a store that can be cut off, so that the aggregator looks dead to the
+// others.
 type cut struct {
 	store.Store
 	off atomic.Bool
@@ -96,7 +97,7 @@ func startDividing(t *testing.T, server *bustest.Server, url, owner string) *div
 	return d
 }
 
-// owned is how many shards an aggregator shows that it folds.
+// owned is the number of shards that an aggregator folds, according to its metric.
 func (d *dividing) owned(t *testing.T) int {
 	t.Helper()
 	var m dto.Metric
@@ -106,8 +107,8 @@ func (d *dividing) owned(t *testing.T) int {
 	return int(m.GetGauge().GetValue())
 }
 
-// TestAggregatorsDivideTheShards has aggregators come and go: they fold equally
-// many shards soon after each change, and each hit once.
+// TestAggregatorsDivideTheShards starts and stops aggregators: soon after each
+// change they fold equally many shards, and count each hit once.
 func TestAggregatorsDivideTheShards(t *testing.T) {
 	t.Parallel()
 	server, redis := bustest.NewServer(t), services.StartRedis(t)
@@ -122,7 +123,7 @@ func TestAggregatorsDivideTheShards(t *testing.T) {
 			edge.Send(bustest.View("articles", fmt.Sprintf("item-%d", sent%100), uint64(sent), time.Now()))
 		}
 	}
-	// divided waits until the aggregators fold so many shards each, and hits sent
+	// divided waits until each aggregator folds its number of shards, and hits sent
 	// meanwhile are counted.
 	divided := func(what string, all []*dividing, want ...int) {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// raw publishes a message of an edge and shard 0, with headers as they are named.
+// raw publishes a message of an edge and shard 0, with the given headers.
 func (f *fixture) raw(edge string, headers map[string]string, body []byte) {
 	f.t.Helper()
 	msg := nats.NewMsg(hit.Subject(0, edge))
@@ -29,7 +29,7 @@ func (f *fixture) raw(edge string, headers map[string]string, body []byte) {
 	}
 }
 
-// One message that cannot be read stops nothing, however much there is to say of it.
+// An unreadable message stops nothing, however long its error is.
 func TestPoisonStopsNothing(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -91,8 +91,8 @@ func TestHeaderText(t *testing.T) {
 	}
 }
 
-// The search for what the log has goes by the same headers as the fold. Else the
-// fold is sent back for ever to a message in which it finds nothing.
+// The search of the log must use the same headers as the fold. Otherwise it would
+// send the fold back for ever to a message without a usable batch.
 func TestHeadersThatAreWrongSendNobodyBack(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string]map[string]string{
@@ -117,7 +117,7 @@ func TestHeadersThatAreWrongSendNobodyBack(t *testing.T) {
 	}
 }
 
-// A commit has a bounded number of messages, also of empty ones.
+// The number of messages in a commit is bounded, also of empty ones.
 func TestCollectIsBounded(t *testing.T) {
 	t.Parallel()
 	s := &session{msgs: make(chan fold.Message, 2*commitMessages), done: make(chan struct{})}
@@ -130,11 +130,11 @@ func TestCollectIsBounded(t *testing.T) {
 	}
 }
 
-// newerBatch is what an edge of a later version might write.
+// newerBatch is a batch as a later version might write it.
 func newerBatch(version byte) []byte { return []byte{0xa2, 1, version, 24, 99, 0x61, '?'} }
 
-// An edge that writes batches of a newer version is waited for. Its messages are
-// not set aside, and other edges go on.
+// Batches of a newer version are held. Their messages are not set aside, and other
+// edges go on.
 func TestNewerEdgeWaitsForANewerAggregator(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -161,7 +161,7 @@ func TestNewerEdgeWaitsForANewerAggregator(t *testing.T) {
 		t.Errorf("%d messages were set aside", n)
 	}
 
-	// This build can read what comes now, as one that was upgraded could.
+	// This build can read the next batches, as an upgraded one could.
 	newer.Add(bustest.View("articles", "x", 2, time.Now()))
 	newer.Publish(shard, 1)
 	newer.Publish(shard, 2)
@@ -175,8 +175,8 @@ func TestNewerEdgeWaitsForANewerAggregator(t *testing.T) {
 	})
 }
 
-// An edge that has dropped a batch of a newer version, which was counted in what
-// the store has lost since, does not send the shard back to it for ever.
+// An edge has dropped a batch of a newer version, which was counted in a store that
+// lost it since. That must not send the shard back to it for ever.
 func TestNewerBatchThatItsEdgeHasDropped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

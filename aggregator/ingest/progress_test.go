@@ -12,7 +12,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// blocked is a store that commits nothing to one shard until it is let go.
+// blocked is a store that commits nothing to one shard until it is released.
 type blocked struct {
 	store.Store
 	shard int
@@ -49,7 +49,7 @@ func (f *fixture) behind(fl *faults.Registry, shards ...int) {
 	})
 }
 
-// What a worker that hangs does not apply is a fault of its shard, until it is
+// While a worker hangs, its shard has a fault, which ends when the messages are
 // applied.
 func TestStuckWorkerIsBehind(t *testing.T) {
 	t.Parallel()
@@ -64,8 +64,8 @@ func TestStuckWorkerIsBehind(t *testing.T) {
 	f.behind(fl)
 }
 
-// A lease that a stopped process holds keeps everybody from counting. Whoever
-// watches raises the fault.
+// A stopped process's lease keeps everybody from counting. Another aggregator
+// raises the fault.
 func TestLeaseOfAStoppedProcessIsBehind(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -87,7 +87,7 @@ func TestLeaseOfAStoppedProcessIsBehind(t *testing.T) {
 	f.behind(fl)
 }
 
-// A shard without hits is not behind because others have some.
+// A shard without hits is not behind when others have some.
 func TestIdleShardIsNotBehind(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

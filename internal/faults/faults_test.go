@@ -40,7 +40,7 @@ func (f *fixture) lines(texts ...string) (found []string) {
 	return found
 }
 
-// value returns the value of one kind's series, which has to exist.
+// value returns the value of one kind's series, which must exist.
 func (f *fixture) value(t *testing.T, name string, kind Kind) float64 {
 	t.Helper()
 	families, err := f.metrics.Gather()
@@ -72,7 +72,7 @@ func TestConditionHoldsUntilCleared(t *testing.T) {
 			t.Errorf("Active() = %+v, want the last message and the first time", got)
 		}
 		r.Clear(StoreAway, 3)
-		r.Clear(StoreAway, 3) // not a fault any more
+		r.Clear(StoreAway, 3) // not an active fault any more
 		if got := r.Active(); len(got) != 0 {
 			t.Errorf("Active() = %+v after Clear", got)
 		}

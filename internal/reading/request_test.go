@@ -46,7 +46,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// What an aggregator sends arrives at the edge.
+// An edge reads the answer that an aggregator sent.
 func TestAnswerTravels(t *testing.T) {
 	t.Parallel()
 	want := &Answer{Status: 200, Body: []byte("{}"), ETag: `W/"x"`, Holds: 700 * time.Millisecond}

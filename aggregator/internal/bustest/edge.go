@@ -13,8 +13,8 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Eventually waits until check returns "", and fails the test with what it
-// returned last when that takes too long.
+// Eventually waits until check returns "". After [Patience] it fails the test with
+// check's last result.
 func Eventually(t testing.TB, check func() string) {
 	t.Helper()
 	deadline, tick := time.NewTimer(Patience), time.NewTicker(5*time.Millisecond)
@@ -33,13 +33,13 @@ func Eventually(t testing.TB, check func() string) {
 	}
 }
 
-// Edge publishes batches as an edge does, and keeps them all.
+// Edge publishes batches like an edge, and keeps them all.
 type Edge struct {
 	t      testing.TB
 	js     jetstream.JetStream
 	ID     string
 	shards int
-	// Low is the lowest sequence that the edge says it can still send.
+	// Low is the lowest sequence that the edge claims it can still send.
 	Low     uint64
 	batches map[int][][]byte // by shard; the first is sequence 1
 }
@@ -49,7 +49,7 @@ func NewEdge(t testing.TB, js jetstream.JetStream, id string, shards int) *Edge 
 	return &Edge{t: t, js: js, ID: id, shards: shards, Low: 1, batches: map[int][][]byte{}}
 }
 
-// Send makes one batch for each shard that hits belong to, and publishes it.
+// Send makes one batch of the hits for each of their shards, and publishes it.
 func (e *Edge) Send(hits ...hit.Hit) {
 	e.t.Helper()
 	for shard, seq := range e.Add(hits...) {
@@ -77,7 +77,7 @@ func (e *Edge) Add(hits ...hit.Hit) map[int]uint64 {
 	return seqs
 }
 
-// Publish publishes a batch, once more when it was before.
+// Publish publishes a batch, whether or not it was published before.
 func (e *Edge) Publish(shard int, seq uint64) {
 	e.t.Helper()
 	e.PublishRaw(shard, seq, e.batches[shard][seq-1])

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Logger returns a logger into the output of a test. What is logged after the test
-// has ended, by a timer for example, is dropped.
+// Logger returns a logger into the output of a test. It drops messages after the
+// end of the test, from a timer for example.
 func Logger(t testing.TB) *slog.Logger {
 	o := &output{w: t.Output()}
 	t.Cleanup(o.close)

@@ -1,5 +1,5 @@
-// Package bustest runs a NATS server inside a test, and speaks to it as an edge
-// does.
+// Package brokertest runs a NATS server inside a test, and talks to it like an
+// edge.
 package bustest
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Patience is how long tests wait for something that is going to happen.
+// Patience is how long tests wait for an expected event.
 const Patience = 30 * time.Second
 
-// Server is a NATS server with JetStream, on a port and a directory that it
-// keeps when it is stopped and started again.
+// Server is a NATS server with JetStream. It keeps its port and directory when it
+// is stopped and started again.
 type Server struct {
 	t    testing.TB
 	Dir  string

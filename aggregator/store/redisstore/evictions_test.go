@@ -15,8 +15,8 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-// evicts fails the test unless Ping reports an eviction, or the danger of one, and
-// names the remedy.
+// evicts fails the test unless Ping reports an eviction, or the danger of one, with
+// the remedy.
 func evicts(t *testing.T, what string, s store.Store, remedy string) {
 	t.Helper()
 	err := s.Ping(t.Context())
@@ -41,8 +41,8 @@ func configure(t *testing.T, c *redis.Client, settings ...string) {
 	}
 }
 
-// evict lets a server fill up with other keys and evict by a policy about half of the
-// keys that it had. (All of them would look like an emptied store.)
+// evict fills a server with other keys, so that its policy evicts about half of the
+// existing keys. (Without all of them the store would look empty.)
 func evict(t *testing.T, c *redis.Client, policy string) {
 	t.Helper()
 	const others = 2000
@@ -62,7 +62,7 @@ func evict(t *testing.T, c *redis.Client, policy string) {
 	configure(t, c, "maxmemory", strconv.Itoa(used), "maxmemory-policy", policy)
 	for i := 0; info(t, c, "evicted_keys") < others*7/10; i += 50 {
 		if err := fill(others+i, 50); err != nil && strings.Contains(err.Error(), "OOM") {
-			break // there are no more keys of the kind that the policy takes
+			break // no more keys that the policy evicts
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -102,14 +102,14 @@ func TestPolicyThatEvicts(t *testing.T) {
 	keepsAll(t, "put right before anything was evicted", s)
 }
 
-// TestEvictedKeysAreNoticed evicts keys between two looks: afterwards the policy is
-// right again.
+// TestEvictedKeysAreNoticed evicts keys between two checks; at the second the
+// policy is right again.
 func TestEvictedKeysAreNoticed(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
 	o := redisstore.Options{URL: r.URL(), Shards: 2}
 	s, c := open(t, o), client(t, r)
-	for i := range 3 { // keys that are older than what is filled in
+	for i := range 3 { // keys older than the filling ones
 		commit(t, s, memoCommit(i, i+1, 10, uint64(i)))
 	}
 	if err := c.Do(t.Context(), "CONFIG", "RESETSTAT").Err(); err != nil {
@@ -155,7 +155,7 @@ func TestCanaries(t *testing.T) {
 			evicts(t, "after evictions", s, "keys of shards [")
 			evicts(t, "at the next look", s, "redis-cli HDEL hotboard:meta evicted")
 
-			// Emptied, the store is whole again.
+			// After emptying, the store is whole again.
 			if err := admin.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -170,8 +170,8 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// TestLostState removes the state of a shard alone: what is left would be counted
-// once more.
+// TestLostState removes the state of a shard alone: the remaining values would be
+// counted twice.
 func TestLostState(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
@@ -187,8 +187,8 @@ func TestLostState(t *testing.T) {
 	keepsAll(t, "once an operator has decided", s)
 }
 
-// TestCanariesAreWrittenAgain continues a store that has none, as one of an earlier
-// build.
+// TestCanariesAreWrittenAgain goes on with a store without canaries, like one of an
+// earlier build.
 func TestCanariesAreWrittenAgain(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)

@@ -39,7 +39,7 @@ func memo(key uint64) store.Memo {
 	return store.Memo{List: "articles", Term: store.Day, Start: 86400, Key: key}
 }
 
-// memos reads memos; -1 is for none.
+// memos reads memos; -1 means none.
 func memos(t *testing.T, s store.Store, wantAt int, keys ...uint64) []int64 {
 	t.Helper()
 	var want store.Want
@@ -70,8 +70,8 @@ func same(t *testing.T, what string, got, want []int64) {
 	}
 }
 
-// TestTwoStoresTakeTurns is the case that the cache of remembered visits has to
-// survive: another aggregator moves the shard on, without any conflict.
+// TestTwoStoresTakeTurns covers the hardest case for the cache of memos: another
+// aggregator moves the shard on, without any conflict.
 func TestTwoStoresTakeTurns(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
@@ -82,7 +82,7 @@ func TestTwoStoresTakeTurns(t *testing.T) {
 	commit(t, b, memoCommit(1, 2, 20, 1, 4))
 	same(t, "after b's turn", memos(t, a, 2, 1, 2, 3, 4), []int64{20, 10, 10, 20})
 
-	// Nor may what is remembered be written over what b wrote.
+	// Nor may cached values overwrite those of b.
 	commit(t, b, memoCommit(2, 3, 30, 5, 6, 1))
 	commit(t, a, memoCommit(3, 4, 40, 2, 5))
 	for _, s := range []store.Store{a, b} {
@@ -127,7 +127,7 @@ func TestFlushIsAConflict(t *testing.T) {
 	same(t, "after the flush", memos(t, s, 0, 1, 2), []int64{-1, -1})
 	commit(t, s, memoCommit(0, 1, 30, 1)) // counted again
 	same(t, "counted again", memos(t, s, 1, 1, 2), []int64{30, -1})
-	// What the store is was written again too.
+	// The store's metadata was written again too.
 	o.Shards = 2
 	if other, err := redisstore.Open(t.Context(), o); err == nil {
 		_ = other.Close()
@@ -135,7 +135,7 @@ func TestFlushIsAConflict(t *testing.T) {
 	}
 }
 
-// TestFlushAtTheBeginning flushes where no position tells: nothing was ever
+// TestFlushAtTheBeginning flushes where no position shows it: nothing was ever
 // committed, or the log is read again from its beginning.
 func TestFlushAtTheBeginning(t *testing.T) {
 	t.Parallel()
@@ -177,8 +177,8 @@ func TestKillAndRestart(t *testing.T) {
 	}
 }
 
-// TestRollback puts the server back to an older copy of its data, as a failover
-// to a replica that lagged does.
+// TestRollback puts the server back to an older copy of its data, like a failover
+// to a lagging replica.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
@@ -219,8 +219,8 @@ func TestFullMemoryRefusesTheWholeCommit(t *testing.T) {
 	commit(t, s, memoCommit(1, 2, 20, 1, 2))
 }
 
-// TestPartOfACommit makes Redis execute a transaction in part, as it does when a
-// key has another type than the command expects.
+// TestPartOfACommit makes Redis execute a transaction in part, because a key has an
+// unexpected type.
 func TestPartOfACommit(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)
@@ -254,7 +254,7 @@ func TestPartOfACommit(t *testing.T) {
 		t.Errorf("another shard: %v", err)
 	}
 
-	// The remedy that the error names.
+	// The remedy in the error.
 	keys, err := c.Keys(t.Context(), damaged.Pattern).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -265,8 +265,8 @@ func TestPartOfACommit(t *testing.T) {
 	commit(t, s, memoCommit(0, 1, 10, 1))
 }
 
-// TestMemosExpire checks that memos go by themselves, but not before
-// their time, and that a bucket which went is not written to as if it were there.
+// TestMemosExpire checks that memos expire, but not too early, and that an expired
+// bucket is not written to as if it existed.
 func TestMemosExpire(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t)

@@ -30,8 +30,8 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 	}
 }
 
-// TestBuckets holds the spread of keys to what bucketOf promises: every bucket
-// is used, and the last about twice as much as the first.
+// TestBuckets checks the spread of keys that bucketOf promises: every bucket is
+// used, and the last about twice as much as the first.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))

@@ -54,7 +54,7 @@ func TestMemoCacheIsBounded(t *testing.T) {
 			t.Errorf("bucket %d is there: %v, want %v", i, got, want)
 		}
 	}
-	// What is not in use gives way to the others, as far as to its share.
+	// Idle caches give way to the others, down to their share.
 	for _, c := range caches[1:] {
 		fill(c, 100)
 		check("after another was filled")
@@ -131,7 +131,7 @@ func (t *memoTest) key(key uint64) string {
 	return t.s.shards[0].keys.memos(t.s.shards[0].memos.bucketOf(&m))
 }
 
-// ttl returns how long Redis keeps a memo; -1ns is for ever.
+// ttl returns how long Redis keeps a memo; -1ns means for ever.
 func (t *memoTest) ttl(key uint64) time.Duration {
 	t.Helper()
 	ttl, err := t.redis.PTTL(context.Background(), t.key(key)).Result()
@@ -141,10 +141,10 @@ func (t *memoTest) ttl(key uint64) time.Duration {
 	return ttl
 }
 
-// keep makes a memo of a day live for 28 hours: its end is put off every 4.
+// keep makes a memo of a day live for 28 hours and extends it every 4.
 const keep = 4 * time.Hour
 
-// TestBucketThatExpired lets Redis remove a bucket that the process remembers.
+// TestBucketThatExpired lets Redis remove a bucket that the process has cached.
 func TestBucketThatExpired(t *testing.T) {
 	t.Parallel()
 	mt := newMemoTest(t, Options{MemoKeep: keep})
@@ -156,7 +156,7 @@ func TestBucketThatExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	mt.now = mt.now.Add(28 * time.Hour)
-	mt.commit(30, 1) // must not write into the middle of a string that is gone
+	mt.commit(30, 1) // must not write into the middle of an expired string
 	data, err := mt.redis.Get(t.Context(), mt.key(1)).Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestBucketThatExpired(t *testing.T) {
 	mt.expect("expired", store.NoMemo, 1)
 }
 
-// TestBucketInUseStays puts off the end of a bucket that is written to or read.
+// TestBucketInUseStays extends a bucket that is written or read.
 func TestBucketInUseStays(t *testing.T) {
 	t.Parallel()
 	mt := newMemoTest(t, Options{MemoKeep: keep})
@@ -205,8 +205,8 @@ func TestBucketInUseStays(t *testing.T) {
 	mt.expect("at last", 30, 1)
 }
 
-// TestHowLongMemosLive holds every term to its time: what a campaign has counted
-// never goes, in Redis or in the cache.
+// TestHowLongMemosLive checks the lifetime of every term: memos of a campaign never
+// expire, in Redis or in the cache.
 func TestHowLongMemosLive(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -231,8 +231,7 @@ func TestHowLongMemosLive(t *testing.T) {
 	}
 }
 
-// TestTinyCache counts right when nothing stays in the cache from one call to
-// the next.
+// TestTinyCache counts right when nothing stays in the cache between two calls.
 func TestTinyCache(t *testing.T) {
 	t.Parallel()
 	mt := newMemoTest(t, Options{CacheBytes: 1})

@@ -14,12 +14,12 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-// maxBytesPerMemo is what a memo may take in Redis.
+// maxBytesPerMemo is the most bytes of Redis memory for one memo.
 const maxBytesPerMemo = 24
 
-// TestMemoryPerMemo fills one day of a list over 16 shards and looks at the
-// memory of the server on the way: a string that is appended to is half empty
-// just after it has grown.
+// TestMemoryPerMemo fills one day of a list over 16 shards and measures the
+// server's memory on the way: a growing string is half empty just after Redis has
+// doubled it.
 func TestMemoryPerMemo(t *testing.T) {
 	t.Parallel()
 	const (

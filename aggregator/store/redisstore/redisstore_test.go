@@ -32,7 +32,7 @@ func open(t testing.TB, o redisstore.Options) *redisstore.Store {
 	return s
 }
 
-// client talks to a server directly.
+// client connects to a server directly.
 func client(t testing.TB, r *services.Redis) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: r.Socket})
@@ -40,7 +40,7 @@ func client(t testing.TB, r *services.Redis) *redis.Client {
 	return c
 }
 
-// suite runs the conformance suite with one prefix of a server for each store.
+// suite runs the conformance suite; each store has its own prefix on one server.
 func suite(t *testing.T, url string) {
 	var n atomic.Int64
 	var opened sync.Map // store → its options
@@ -74,7 +74,7 @@ func TestStore(t *testing.T) {
 }
 
 // TestStoreInCluster runs the suite in a cluster of one server, which refuses
-// commands that touch several slots like any other.
+// commands across slots like any other.
 func TestStoreInCluster(t *testing.T) {
 	t.Parallel()
 	r := services.StartRedis(t, "--cluster-enabled", "yes")

@@ -39,7 +39,7 @@ func (t *memoTest) commit(memos ...store.Memo) {
 	t.at = c.To
 }
 
-// rows returns how many memos there are of the term that begins at start.
+// rows returns the number of memos of the term that begins at start.
 func (t *memoTest) rows(term store.Term, start int64) (terms, memos int) {
 	t.Helper()
 	err := t.s.file.Load().reader.QueryRow("SELECT count(DISTINCT term.id), count(memo.key) FROM term LEFT JOIN memo ON term_id = id WHERE term = ? AND start = ?", term, start).
@@ -54,8 +54,8 @@ func memo(term store.Term, start int64, key uint64) store.Memo {
 	return store.Memo{List: "articles", Term: term, Start: start, Key: key}
 }
 
-// TestMemosAreTidied moves the clock on and expects the days that nobody writes to
-// any more to go, a part at a time, and no others.
+// TestMemosAreTidied moves the clock on and expects days without recent writes to
+// go, a part at a time, and no others.
 func TestMemosAreTidied(t *testing.T) {
 	t.Parallel()
 	mt := newMemoTest(t, 0)
@@ -92,14 +92,14 @@ func TestMemosAreTidied(t *testing.T) {
 	if _, got := mt.rows(store.Day, fresh); got != 1 {
 		t.Errorf("%d memos of the other day, want 1", got)
 	}
-	// A day that went can come back.
+	// A removed day can come back.
 	mt.commit(memo(store.Day, old, 7))
 	if terms, got := mt.rows(store.Day, old); terms != 1 || got != 1 {
 		t.Errorf("%d terms and %d memos of a day that came back, want 1 and 1", terms, got)
 	}
 }
 
-// TestHowLongMemosLive holds every term to its time.
+// TestHowLongMemosLive checks the lifetime of every term.
 func TestHowLongMemosLive(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

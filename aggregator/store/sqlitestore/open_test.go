@@ -92,8 +92,8 @@ func TestMain(m *testing.M) {
 
 var all = store.Set{List: "articles", Name: "all"}
 
-// commitForever commits sequence after sequence and prints each when it is on
-// the disk. Every value is its sequence.
+// commitForever commits sequence after sequence and prints each when it is on disk.
+// Every value equals its sequence.
 func commitForever(path string) error {
 	ctx := context.Background()
 	s, err := sqlitestore.Open(ctx, sqlitestore.Options{Path: path})
@@ -120,8 +120,8 @@ func commitForever(path string) error {
 	}
 }
 
-// TestKill kills a process in the middle of its commits, and expects every
-// commit to be there as a whole or not at all.
+// TestKill kills a process in the middle of its commits, and expects every commit
+// to be there as a whole or not at all.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counts.db")
@@ -145,7 +145,7 @@ func TestKill(t *testing.T) {
 			}
 			last = got
 			if n == 5+round*3 {
-				_ = cmd.Process.Kill() // what it has printed until it dies is still read
+				_ = cmd.Process.Kill() // output from before its death is still read
 			}
 		}
 		_ = cmd.Wait() // it was killed

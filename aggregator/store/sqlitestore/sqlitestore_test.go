@@ -58,7 +58,7 @@ func TestFailedCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = other.Close() }) // only the trigger was made with it
+	t.Cleanup(func() { _ = other.Close() }) // only creates the trigger
 	exec := func(text string) {
 		t.Helper()
 		if _, err := other.Exec(text); err != nil {
@@ -88,7 +88,7 @@ func TestFailedCommit(t *testing.T) {
 			t.Errorf("%d rows in %s after a commit that failed", n, table)
 		}
 	}
-	// What the failed commit had in memory is gone too.
+	// The failed commit's values in memory are gone too.
 	if err := commit(1); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func TestFailedCommit(t *testing.T) {
 	}
 }
 
-// More readers than connections, all with statements that are not prepared yet,
-// must not wait for each other.
+// More readers than connections, all with unprepared statements, must not wait for
+// each other.
 func TestManyFirstReaders(t *testing.T) {
 	t.Parallel()
 	for range 20 {
