@@ -137,7 +137,7 @@ func (t *importTarget) knows(ctx context.Context, only string) error {
 }
 
 func errNoList(name string) error {
-	return fmt.Errorf("the aggregator has no list %s and would leave its hits out: add it to the rules there first", name)
+	return fmt.Errorf("the aggregator has no list %s and would ignore its hits: add it to the rules there first", name)
 }
 
 // daemonTarget is the running aggregator of a configuration.

@@ -24,7 +24,7 @@ Usage:
                                              count access logs; - is standard input
   aggregator replay [-config FILE | -data DIR] FILE...
                                              count hits that an edge wrote to a file
-  aggregator bots [-file FILE] [-rules FILE] say which User-Agents are bots', and why
+  aggregator bots [-file FILE] [-rules FILE] classify User-Agents as bots or persons
   aggregator version                         say which build this is
 
 FILE defaults to aggregator.yaml. Run a command with -help for more.

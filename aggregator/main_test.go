@@ -20,7 +20,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/embedded"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -184,7 +184,7 @@ func TestImportIntoADataDirectory(t *testing.T) {
 		!strings.Contains(out, "50  views of list articles") || !strings.Contains(out, "imported before") {
 		t.Errorf("running: %d\n%s%s", status, out, errs)
 	}
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if n := views(t, e.Handler()); n != 750 {
 			return fmt.Sprintf("%d views are counted, want 750", n)
 		}
@@ -221,7 +221,7 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 		if status, out, errs := command(t, "", "replay", "-data", data, doubtful); status != 0 || !strings.Contains(out, want) {
 			t.Errorf("%d\n%s%s", status, out, errs)
 		}
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			if n := views(t, e.Handler()); n != 100 {
 				return fmt.Sprintf("%d views are counted, want 100", n)
 			}
@@ -279,7 +279,7 @@ func get(t *testing.T, url string) (status int, body string) {
 
 func eventually(t *testing.T, url string, status int, part string) {
 	t.Helper()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if s, body := get(t, url); s != status || !strings.Contains(body, part) {
 			return fmt.Sprintf("%s: %d %s", url, s, body)
 		}
@@ -289,7 +289,7 @@ func eventually(t *testing.T, url string, status int, part string) {
 
 // Not parallel: it sends this process a signal.
 func TestServe(t *testing.T) {
-	broker := bustest.NewServer(t)
+	broker := brokertest.NewServer(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ rules_file: rules.yaml
 // The machines of an installation may start in any order.
 func TestServeBeforeTheStore(t *testing.T) {
 	t.Parallel()
-	broker := bustest.NewServer(t)
+	broker := brokertest.NewServer(t)
 	redis := services.StartRedis(t)
 	redis.Kill()
 	address := fmt.Sprintf("127.0.0.1:%d", services.FreePort(t))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
@@ -38,7 +38,7 @@ func (f *fixture) purge() {
 // are none.
 func incomplete(t *testing.T, a *App, texts ...string) {
 	t.Helper()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		got := message(a.faults, faults.Incomplete)
 		if (got == "") != (len(texts) == 0) {
 			return fmt.Sprintf("the fault is %q", got)
@@ -59,7 +59,7 @@ func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 	f := start(t, nil)
 	now := time.Now()
 	for i := range 6 {
-		f.edge.Send(bustest.View("articles", "a", uint64(i), now))
+		f.edge.Send(brokertest.View("articles", "a", uint64(i), now))
 	}
 	f.counts("articles", 6)
 	if found := f.Faults(t.Context()); len(found) > 0 {
@@ -90,7 +90,7 @@ func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 
 	shard := hit.Shard(hit.View, "articles", "a", testShards)
 	f.edge.Low = 7 // the edge knows that the first six are counted
-	f.edge.Send(bustest.View("articles", "a", 7, now))
+	f.edge.Send(brokertest.View("articles", "a", 7, now))
 	texts := []string{"before message 7", fmt.Sprintf("6 batches of edge edge-1 (1 to 6 of shard %d)", shard)}
 	incomplete(t, a, texts...)
 	if err := a.Stop(t.Context()); err != nil {
@@ -139,9 +139,9 @@ func TestShardWithoutHitsIsComplete(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	now := time.Now()
-	f.edge.Send(bustest.View("articles", "a", 1, now)) // to one of two shards
+	f.edge.Send(brokertest.View("articles", "a", 1, now)) // to one of two shards
 	f.counts("articles", 1)
-	bustest.Eventually(t, func() string { // all workers have begun
+	brokertest.Eventually(t, func() string { // all workers have begun
 		for shard := range testShards {
 			if p, err := f.store.Position(t.Context(), shard); err != nil || p == (store.Position{}) {
 				return fmt.Sprintf("shard %d is at %+v, %v", shard, p, err)
@@ -162,7 +162,7 @@ func TestShardWithoutHitsIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Stop(t.Context()) })
-	f.edge.Send(bustest.View("articles", "a", 2, now))
+	f.edge.Send(brokertest.View("articles", "a", 2, now))
 	f.App = a
 	f.counts("articles", 2)
 	if found := a.Faults(t.Context()); len(found) > 0 {

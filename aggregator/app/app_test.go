@@ -17,7 +17,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/ingest"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
@@ -30,9 +30,9 @@ const testShards = 2
 type fixture struct {
 	*App
 	t      *testing.T
-	server *bustest.Server
+	server *brokertest.Server
 	nc     *nats.Conn // of an edge
-	edge   *bustest.Edge
+	edge   *brokertest.Edge
 	store  *memstore.Store
 	load   func() (*ruleset.Ruleset, error)
 }
@@ -47,16 +47,16 @@ func lists(names ...string) *ruleset.Ruleset {
 
 func start(t *testing.T, change func(*Options)) *fixture {
 	t.Helper()
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	f := &fixture{t: t, server: s, nc: s.Connect(), store: memstore.New(testShards)}
-	f.edge = bustest.NewEdge(t, s.JetStream(), "edge-1", testShards)
+	f.edge = brokertest.NewEdge(t, s.JetStream(), "edge-1", testShards)
 	f.load = func() (*ruleset.Ruleset, error) { return lists("articles", "more"), nil }
 	o := Options{
 		Store: f.store, Conn: s.Connect(), Rules: lists("articles"), Listen: "127.0.0.1:0",
 		LoadRules: func() (*ruleset.Ruleset, error) { return f.load() },
 		Slice:     20 * time.Millisecond,
 		Log:       ingest.LogOptions{MaxBytes: 64 << 20},
-		Logger:    bustest.Logger(t),
+		Logger:    brokertest.Logger(t),
 	}
 	if change != nil {
 		change(&o)
@@ -91,7 +91,7 @@ func (f *fixture) get(path string) (status int, body string) {
 // request sends a request over NATS until an aggregator answers.
 func request[T any](f *fixture, subject string, body []byte) (v T) {
 	f.t.Helper()
-	bustest.Eventually(f.t, func() string {
+	brokertest.Eventually(f.t, func() string {
 		msg, err := f.nc.Request(subject, body, time.Second)
 		if err != nil {
 			return fmt.Sprintf("%s: %v", subject, err)
@@ -106,7 +106,7 @@ func request[T any](f *fixture, subject string, body []byte) (v T) {
 
 func (f *fixture) counts(list string, views int64) {
 	f.t.Helper()
-	bustest.Eventually(f.t, func() string {
+	brokertest.Eventually(f.t, func() string {
 		status, body := f.get("/hot?period=all&list=" + list)
 		var b board.Board
 		if status != 200 || json.Unmarshal([]byte(body), &b) != nil {
@@ -127,7 +127,7 @@ func TestFromTheLogToTheBoard(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	now := time.Now()
-	f.edge.Send(bustest.View("articles", "a", 1, now), bustest.View("articles", "a", 2, now), bustest.View("articles", "b", 1, now))
+	f.edge.Send(brokertest.View("articles", "a", 1, now), brokertest.View("articles", "a", 2, now), brokertest.View("articles", "b", 1, now))
 	f.counts("articles", 3)
 
 	applied := request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-1"}`))
@@ -146,7 +146,7 @@ func TestFromTheLogToTheBoard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := f.nc.Request(hit.SubjectQuery, body, bustest.Patience)
+	reply, err := f.nc.Request(hit.SubjectQuery, body, brokertest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestFromTheLogToTheBoard(t *testing.T) {
 	if err := json.Unmarshal(answer.Body, &item); err != nil || answer.Status != 200 || item.Views != 2 {
 		t.Errorf("answer %d %s (%v)", answer.Status, answer.Body, err)
 	}
-	msg, err := f.nc.Request(hit.SubjectRules, nil, bustest.Patience)
+	msg, err := f.nc.Request(hit.SubjectRules, nil, brokertest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +213,8 @@ func TestReload(t *testing.T) {
 	if f.Rules().List("articles") == nil || f.Rules().List("more") != nil {
 		t.Error("rules that were refused are in force")
 	}
-	f.edge.Send(bustest.View("more", "x", 1, time.Now())) // not a list yet: not counted
-	bustest.Eventually(t, func() string {
+	f.edge.Send(brokertest.View("more", "x", 1, time.Now())) // not a list yet: not counted
+	brokertest.Eventually(t, func() string {
 		if _, body := f.get("/metrics"); !strings.Contains(body, `reason="unknown_list"} 1`) {
 			return "the hit of an unknown list is not counted as one"
 		}
@@ -225,7 +225,7 @@ func TestReload(t *testing.T) {
 		t.Fatalf("reload: %d %s", status, body)
 	}
 	f.counts("more", 0)
-	f.edge.Send(bustest.View("more", "x", 2, time.Now()))
+	f.edge.Send(brokertest.View("more", "x", 2, time.Now()))
 	f.counts("more", 1)
 }
 
@@ -249,7 +249,7 @@ func TestReadyTellsWhatIsWrong(t *testing.T) {
 	f := start(t, nil)
 	ready := func(kind faults.Kind) {
 		t.Helper()
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			status, body := f.get("/-/ready")
 			var v struct {
 				Ready  bool
@@ -304,7 +304,7 @@ func TestUnreadableRequestsAreNotAnswered(t *testing.T) {
 
 func TestStartRefusesALogOfOtherShards(t *testing.T) {
 	t.Parallel()
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	if err := ingest.EnsureStreams(t.Context(), s.JetStream(), testShards+1, ingest.LogOptions{MaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestStartRefusesALogOfOtherShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if !a.opts.Conn.IsConnected() {
 			return "not connected"
 		}
@@ -325,7 +325,7 @@ func TestStartRefusesALogOfOtherShards(t *testing.T) {
 
 func TestNewRefusesRulesWithMistakes(t *testing.T) {
 	t.Parallel()
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	o := Options{Store: memstore.New(1), Conn: s.Connect(), Rules: lists("articles", "articles")}
 	if _, err := New(o); err == nil {
 		t.Error("two lists of one name were accepted")
@@ -337,7 +337,7 @@ func TestNewRefusesRulesWithMistakes(t *testing.T) {
 }
 
 func TestStopLeavesNothingBehind(t *testing.T) {
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	nc, st := s.Connect(), memstore.New(testShards)
 	cycle := func() {
 		a, err := New(Options{Store: st, Conn: nc, Rules: lists("articles"), Listen: "127.0.0.1:0",
@@ -348,7 +348,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 		if err := a.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			if f := a.Faults(t.Context()); len(f) > 0 {
 				return fmt.Sprintf("%+v", f)
 			}
@@ -366,7 +366,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	for range 5 {
 		cycle()
 	}
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if n := runtime.NumGoroutine(); n > before {
 			buf := make([]byte, 1<<20)
 			return fmt.Sprintf("%d goroutines, %d before\n%s", n, before, buf[:runtime.Stack(buf, true)])

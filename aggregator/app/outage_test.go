@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store/redisstore"
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
@@ -47,7 +47,7 @@ func TestAnOutageIsOneFault(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sits out two outages of 12 s")
 	}
-	server, redis := bustest.NewServer(t), services.StartRedis(t, "--appendonly", "yes")
+	server, redis := brokertest.NewServer(t), services.StartRedis(t, "--appendonly", "yes")
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	s, err := redisstore.Open(t.Context(), redisstore.Options{URL: "redis://" + redis.Addr, Shards: shards, Logger: slog.New(slog.DiscardHandler)})
@@ -70,12 +70,12 @@ func TestAnOutageIsOneFault(t *testing.T) {
 	t.Cleanup(func() { _ = a.Stop(context.WithoutCancel(t.Context())) })
 
 	edge := server.Connect()
-	jet := bustest.NewEdge(t, server.JetStream(), "edge-1", shards)
+	jet := brokertest.NewEdge(t, server.JetStream(), "edge-1", shards)
 	visitor := uint64(0)
 	traffic := func() { // to all shards, with requests of an edge and a reader
 		for i := range 4 * shards {
 			visitor++
-			jet.Send(bustest.View("articles", fmt.Sprint("item-", i), visitor, time.Now()))
+			jet.Send(brokertest.View("articles", fmt.Sprint("item-", i), visitor, time.Now()))
 		}
 		for range 10 {
 			for subject, body := range map[string]string{hit.SubjectApplied: `{"edge":"edge-1"}`, hit.SubjectQuery: fmt.Sprintf(`{"path":"/api/items/articles/%d"}`, visitor)} {
@@ -87,7 +87,7 @@ func TestAnOutageIsOneFault(t *testing.T) {
 	}
 	well := func() {
 		t.Helper()
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			if got := a.Faults(t.Context()); len(got) > 0 {
 				return fmt.Sprintf("faults: %+v", got)
 			}
@@ -118,7 +118,7 @@ func TestAnOutageIsOneFault(t *testing.T) {
 			if time.Since(began) > outage/2 && (len(got) != 1 || len(got[0].Shards) != shards) {
 				t.Errorf("%s after %s: %+v", tt.kind, time.Since(began), got)
 			}
-			if time.Since(began) > bustest.Patience {
+			if time.Since(began) > brokertest.Patience {
 				t.Fatalf("no fault of all shards: %+v", got)
 			}
 		}

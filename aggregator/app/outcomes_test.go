@@ -16,7 +16,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/fold"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -53,7 +53,7 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 	f.edge.Send(vote("b", 4, 10), vote("c", 4, 11), vote("c", 4, 12), vote("none", 4, 13), vote("c", 5, 14))
 
 	votes, used := map[uint64]hit.VoteOutcome{}, map[uint64]hit.UsedQuota{}
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		for len(heard) > 0 {
 			var said hit.Outcomes
 			if err := json.Unmarshal((<-heard).Data, &said); err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 )
@@ -63,7 +63,7 @@ func TestEveryAggregatorHearsWhatEdgesWaitFor(t *testing.T) {
 	t.Parallel()
 	first := start(t, func(o *Options) { o.BehindAfter = 200 * time.Millisecond })
 	second, err := New(Options{Store: first.store, Conn: first.server.Connect(), Rules: lists("articles"), BehindAfter: 200 * time.Millisecond,
-		Logger: bustest.Logger(t)})
+		Logger: brokertest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestEveryAggregatorHearsWhatEdgesWaitFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		request[hit.Applied](first, hit.SubjectApplied, body)
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			for _, a := range []*App{first.App, second} {
 				if got := message(a.faults, faults.Behind); (got != "") != (batches > 0) {
 					return fmt.Sprintf("%d batches wait, and the fault is %q", batches, got)

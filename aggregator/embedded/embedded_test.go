@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -62,13 +62,13 @@ func open(t *testing.T, o Options) *Embedded {
 	return e
 }
 
-func edge(t *testing.T, nc *nats.Conn, id string) *bustest.Edge {
+func edge(t *testing.T, nc *nats.Conn, id string) *brokertest.Edge {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bustest.NewEdge(t, js, id, Shards)
+	return brokertest.NewEdge(t, js, id, Shards)
 }
 
 // views returns how many are counted, or -1 while the counts cannot be read.
@@ -88,7 +88,7 @@ func views(t *testing.T, e *Embedded) int64 {
 
 func counts(t *testing.T, e *Embedded, want int64) {
 	t.Helper()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if n := views(t, e); n != want {
 			return fmt.Sprintf("%d views are counted, want %d", n, want)
 		}
@@ -100,7 +100,7 @@ func TestCountsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	e := open(t, options(dir, "articles"))
-	edge(t, e.Conn(), "a").Send(bustest.View("articles", "x", 1, time.Now()))
+	edge(t, e.Conn(), "a").Send(brokertest.View("articles", "x", 1, time.Now()))
 	counts(t, e, 1)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestCountsSurviveARestart(t *testing.T) {
 
 	e = open(t, options(dir)) // with the rules of the last time
 	counts(t, e, 1)
-	edge(t, e.Conn(), "b").Send(bustest.View("articles", "x", 2, time.Now()))
+	edge(t, e.Conn(), "b").Send(brokertest.View("articles", "x", 2, time.Now()))
 	counts(t, e, 2)
 	if err := e.Reload(&ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}, {Name: "more"}}}); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestAnotherProcessCanReachTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	edge(t, nc, "import-1").Send(bustest.View("articles", "x", 1, time.Now()))
+	edge(t, nc, "import-1").Send(brokertest.View("articles", "x", 1, time.Now()))
 	counts(t, e, 1)
 	if nc, err := nats.Connect(strings.Replace(u, "nats://", "nats://x", 1)); err == nil {
 		nc.Close()
@@ -159,7 +159,7 @@ func TestDirectoryInUse(t *testing.T) {
 	if _, err := Open(t.Context(), options(dir, "articles")); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("second Open: %v", err)
 	}
-	edge(t, e.Conn(), "a").Send(bustest.View("articles", "x", 1, time.Now()))
+	edge(t, e.Conn(), "a").Send(brokertest.View("articles", "x", 1, time.Now()))
 	counts(t, e, 1) // the first is none the worse
 }
 
@@ -177,7 +177,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		edge(t, e.Conn(), "edge-"+strconv.Itoa(n)).Send(bustest.View("articles", "x", uint64(n), time.Now()))
+		edge(t, e.Conn(), "edge-"+strconv.Itoa(n)).Send(brokertest.View("articles", "x", uint64(n), time.Now()))
 		counts(t, e, int64(n))
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	for n := range 4 {
 		cycle(n + 3)
 	}
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if n := runtime.NumGoroutine(); n > before {
 			buf := make([]byte, 1<<20)
 			return fmt.Sprintf("%d goroutines, %d before\n%s", n, before, buf[:runtime.Stack(buf, true)])
@@ -220,7 +220,7 @@ func countUntilKilled(dir string, out io.Writer) error {
 	}
 	// As an edge does that has lost nothing: all that is not counted is sent again.
 	for seq := applied.Shards[0] + 1; ; seq++ {
-		data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{bustest.View("articles", "x", seq, time.Now())}})
+		data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{brokertest.View("articles", "x", seq, time.Now())}})
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 	e := open(t, options(dir, "articles"))
 	// The last batch may be in the log though nobody was told.
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if n := uint64(views(t, e)); n != acked && n != acked+1 {
 			return fmt.Sprintf("%d views are counted, %d were accepted", n, acked)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
 	"github.com/hotboard/hotboard/internal/faults"
@@ -37,7 +37,7 @@ func start(t *testing.T, dir string) *Embedded {
 // ready waits until /-/ready answers 200, or 503 with a text in it.
 func ready(t *testing.T, e *Embedded, fault string) {
 	t.Helper()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		w := httptest.NewRecorder()
 		e.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/-/ready", nil))
 		if w.Code == http.StatusOK && fault == "" || w.Code == http.StatusServiceUnavailable && fault != "" && strings.Contains(w.Body.String(), fault) {
@@ -67,7 +67,7 @@ func newSender(t *testing.T, e *Embedded) *sender {
 // try publishes the next batch of a size, once.
 func (s *sender) try(size int) error {
 	seq := s.acked + 1
-	h := bustest.View("articles", "x", seq, time.Now())
+	h := brokertest.View("articles", "x", seq, time.Now())
 	data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{h}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -92,7 +92,7 @@ func (s *sender) try(size int) error {
 func (s *sender) send(n int) {
 	s.t.Helper()
 	for want := s.acked + uint64(n); s.acked < want; {
-		bustest.Eventually(s.t, func() string {
+		brokertest.Eventually(s.t, func() string {
 			if err := s.try(0); err != nil {
 				return fmt.Sprintf("publishing %d: %v", s.acked+1, err)
 			}
@@ -278,7 +278,7 @@ func TestDamagedCounts(t *testing.T) {
 			if err := os.RemoveAll(aside[0]); err != nil {
 				t.Fatal(err)
 			}
-			bustest.Eventually(t, func() string {
+			brokertest.Eventually(t, func() string {
 				for _, f := range e.Faults(t.Context()) {
 					if f.Kind == faults.StoreDamaged {
 						return f.Message

@@ -16,7 +16,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/app"
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/ingest"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -39,14 +39,14 @@ func rules(t *testing.T, lists ...*ruleset.List) *ruleset.Ruleset {
 
 type fixture struct {
 	t      *testing.T
-	server *bustest.Server
+	server *brokertest.Server
 	nc     *nats.Conn
 	store  *memstore.Store
 }
 
 func newFixture(t *testing.T, r *ruleset.Ruleset) *fixture {
 	t.Helper()
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	f := &fixture{t: t, server: s, nc: s.Connect(), store: memstore.New(testShards)}
 	a, err := app.New(app.Options{Store: f.store, Conn: s.Connect(), Rules: r,
 		Log: ingest.LogOptions{MaxBytes: 64 << 20}, Logger: slog.New(slog.DiscardHandler)})
@@ -257,7 +257,7 @@ func TestEmptyLog(t *testing.T) {
 
 func TestWaitsForTheAggregator(t *testing.T) {
 	t.Parallel()
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	r := rules(t)
 	nc := s.Connect()
 	if _, err := Import(t.Context(), Options{Conn: nc, Rules: r}, bytes.NewReader(nil)); !errors.Is(err, ErrNoLog) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/internal/faults"
 )
@@ -18,7 +18,7 @@ import (
 // store is emptied; then the log is counted again.
 func TestStoreThatEvicts(t *testing.T) {
 	t.Parallel()
-	server, r := bustest.NewServer(t), services.StartRedis(t)
+	server, r := brokertest.NewServer(t), services.StartRedis(t)
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: r.Socket})
 	t.Cleanup(func() { _ = c.Close() })
 	configure := func(name, value string) {
@@ -28,18 +28,18 @@ func TestStoreThatEvicts(t *testing.T) {
 		}
 	}
 	a := startDividing(t, server, r.URL(), "a")
-	edge := bustest.NewEdge(t, server.JetStream(), "edge-1", dividedShards)
+	edge := brokertest.NewEdge(t, server.JetStream(), "edge-1", dividedShards)
 	sent := 0
 	send := func() {
 		t.Helper()
 		for range 20 {
 			sent++
-			edge.Send(bustest.View("articles", fmt.Sprintf("item-%d", sent%100), uint64(sent), time.Now()))
+			edge.Send(brokertest.View("articles", fmt.Sprintf("item-%d", sent%100), uint64(sent), time.Now()))
 		}
 	}
 	counted := func() {
 		t.Helper()
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			if n := views(t, a.store); n != sent {
 				return fmt.Sprintf("%d of %d views are counted; faults %+v", n, sent, a.Faults.Active())
 			}
@@ -48,7 +48,7 @@ func TestStoreThatEvicts(t *testing.T) {
 	}
 	fault := func() (message string) {
 		t.Helper()
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			for _, f := range a.Faults.Active() {
 				if f.Kind == faults.StoreEvicts {
 					message = f.Message
@@ -87,7 +87,7 @@ func TestStoreThatEvicts(t *testing.T) {
 	// Evictions stop it until an operator acts.
 	configure("maxmemory-policy", "allkeys-lru")
 	configure("maxmemory", "1mb") // less than in use
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if n := c.DBSize(t.Context()).Val(); n > 100 {
 			_ = c.Set(t.Context(), "other", "x", 0).Err() // evicts
 			return fmt.Sprintf("%d keys are left", n)
@@ -104,7 +104,7 @@ func TestStoreThatEvicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		for _, f := range a.Faults.Active() {
 			if f.Kind == faults.StoreEvicts {
 				return "the fault stays: " + f.Message

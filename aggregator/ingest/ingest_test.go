@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
@@ -40,19 +40,19 @@ func rules(t *testing.T) *ruleset.Ruleset {
 // fixture is a broker, an edge, and a store that an Ingest folds into.
 type fixture struct {
 	t      *testing.T
-	server *bustest.Server
+	server *brokertest.Server
 	js     jetstream.JetStream
 	store  *memstore.Store
-	edge   *bustest.Edge
+	edge   *brokertest.Edge
 	sent   int
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := bustest.NewServer(t)
+	s := brokertest.NewServer(t)
 	js := s.JetStream()
 	return &fixture{t: t, server: s, js: js, store: memstore.New(testShards),
-		edge: bustest.NewEdge(t, js, "edge-1", testShards)}
+		edge: brokertest.NewEdge(t, js, "edge-1", testShards)}
 }
 
 func (f *fixture) ensure() {
@@ -102,7 +102,7 @@ func (f *fixture) send(n int) {
 
 func (f *fixture) view() hit.Hit {
 	f.sent++
-	return bustest.View("articles", fmt.Sprintf("item-%d", f.sent%7), uint64(f.sent), time.Now())
+	return brokertest.View("articles", fmt.Sprintf("item-%d", f.sent%7), uint64(f.sent), time.Now())
 }
 
 func views(t *testing.T, s store.Store) int {
@@ -121,7 +121,7 @@ func views(t *testing.T, s store.Store) int {
 // counted waits until all sent hits are counted.
 func (f *fixture) counted() {
 	f.t.Helper()
-	bustest.Eventually(f.t, func() string {
+	brokertest.Eventually(f.t, func() string {
 		if n := views(f.t, f.store); n != f.sent {
 			return fmt.Sprintf("%d of %d views are counted", n, f.sent)
 		}
@@ -131,7 +131,7 @@ func (f *fixture) counted() {
 
 func (f *fixture) faulty(fl *faults.Registry, kind faults.Kind) {
 	f.t.Helper()
-	bustest.Eventually(f.t, func() string {
+	brokertest.Eventually(f.t, func() string {
 		for _, x := range fl.Active() {
 			if x.Kind == kind {
 				return ""
@@ -362,7 +362,7 @@ func TestUnknownOutcomeOfACommit(t *testing.T) {
 		f.send(5)
 		f.counted()
 	}
-	bustest.Eventually(t, func() string { // idle and well again
+	brokertest.Eventually(t, func() string { // idle and well again
 		if a := fl.Active(); len(a) != 0 {
 			return fmt.Sprintf("faults: %+v", a)
 		}
@@ -389,12 +389,12 @@ func TestGapIsNotCountedUntilItIsFilled(t *testing.T) {
 	f := newFixture(t)
 	f.start(f.store, "a")
 	f.ensure()
-	first, second := f.edge.Add(bustest.View("articles", "x", 1, time.Now())), f.edge.Add(bustest.View("articles", "x", 2, time.Now()))
+	first, second := f.edge.Add(brokertest.View("articles", "x", 1, time.Now())), f.edge.Add(brokertest.View("articles", "x", 2, time.Now()))
 	var shard int
 	for shard = range first {
 	}
 	f.edge.Publish(shard, second[shard])
-	bustest.NewEdge(t, f.js, "edge-2", testShards).Send(bustest.View("articles", "x", 3, time.Now()))
+	brokertest.NewEdge(t, f.js, "edge-2", testShards).Send(brokertest.View("articles", "x", 3, time.Now()))
 	f.sent = 1
 	f.counted() // batches after the gap do not wait for it
 	f.edge.Publish(shard, first[shard])
@@ -409,7 +409,7 @@ func TestLostBatchesAreReported(t *testing.T) {
 	fl, _ := f.start(f.store, "a")
 	f.ensure()
 	for range 4 {
-		f.edge.Add(bustest.View("articles", "x", rand.Uint64(), time.Now()))
+		f.edge.Add(brokertest.View("articles", "x", rand.Uint64(), time.Now()))
 	}
 	f.edge.Low = 3
 	shard := hit.Shard(hit.View, "articles", "x", testShards)
@@ -429,7 +429,7 @@ func TestWaitsForTheBroker(t *testing.T) {
 	f.server.Start()
 	f.send(1)
 	f.counted()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if a := fl.Active(); len(a) != 0 {
 			return fmt.Sprintf("faults: %+v", a)
 		}

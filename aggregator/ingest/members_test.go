@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/redisstore"
 	"github.com/hotboard/hotboard/e2e/services"
@@ -69,7 +69,7 @@ func (c *cut) Release(ctx context.Context, shard int, owner string) error {
 	return c.Store.Release(ctx, shard, owner)
 }
 
-func startDividing(t *testing.T, server *bustest.Server, url, owner string) *dividing {
+func startDividing(t *testing.T, server *brokertest.Server, url, owner string) *dividing {
 	t.Helper()
 	s, err := redisstore.Open(t.Context(), redisstore.Options{
 		URL: url, Shards: dividedShards, Logger: slog.New(slog.DiscardHandler),
@@ -111,16 +111,16 @@ func (d *dividing) owned(t *testing.T) int {
 // change they fold equally many shards, and count each hit once.
 func TestAggregatorsDivideTheShards(t *testing.T) {
 	t.Parallel()
-	server, redis := bustest.NewServer(t), services.StartRedis(t)
+	server, redis := brokertest.NewServer(t), services.StartRedis(t)
 	start := func(owner string) *dividing { return startDividing(t, server, redis.URL(), owner) }
 	a := start("a")
-	edge := bustest.NewEdge(t, server.JetStream(), "edge-1", dividedShards)
+	edge := brokertest.NewEdge(t, server.JetStream(), "edge-1", dividedShards)
 	sent := 0
 	send := func() {
 		t.Helper()
 		for range 2 * dividedShards {
 			sent++
-			edge.Send(bustest.View("articles", fmt.Sprintf("item-%d", sent%100), uint64(sent), time.Now()))
+			edge.Send(brokertest.View("articles", fmt.Sprintf("item-%d", sent%100), uint64(sent), time.Now()))
 		}
 	}
 	// divided waits until each aggregator folds its number of shards, and hits sent
@@ -129,7 +129,7 @@ func TestAggregatorsDivideTheShards(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		send()
-		bustest.Eventually(t, func() string {
+		brokertest.Eventually(t, func() string {
 			var got []int
 			for _, d := range all {
 				got = append(got, d.owned(t))

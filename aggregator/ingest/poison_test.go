@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hotboard/hotboard/aggregator/fold"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 )
@@ -140,8 +140,8 @@ func TestNewerEdgeWaitsForANewerAggregator(t *testing.T) {
 	f := newFixture(t)
 	fl, _ := f.start(f.store, "a")
 	f.ensure()
-	newer := bustest.NewEdge(t, f.js, "newer", testShards)
-	newer.Add(bustest.View("articles", "x", 1, time.Now()))
+	newer := brokertest.NewEdge(t, f.js, "newer", testShards)
+	newer.Add(brokertest.View("articles", "x", 1, time.Now()))
 	shard := hit.Shard(hit.View, "articles", "x", testShards)
 	newer.PublishRaw(shard, 1, newerBatch(hit.Version+1))
 	newer.PublishRaw(shard, 2, newerBatch(hit.Version+1))
@@ -162,12 +162,12 @@ func TestNewerEdgeWaitsForANewerAggregator(t *testing.T) {
 	}
 
 	// This build can read the next batches, as an upgraded one could.
-	newer.Add(bustest.View("articles", "x", 2, time.Now()))
+	newer.Add(brokertest.View("articles", "x", 2, time.Now()))
 	newer.Publish(shard, 1)
 	newer.Publish(shard, 2)
 	f.sent += 2
 	f.counted()
-	bustest.Eventually(t, func() string {
+	brokertest.Eventually(t, func() string {
 		if a := fl.Active(); len(a) != 0 {
 			return fmt.Sprintf("faults: %+v", a)
 		}
@@ -181,10 +181,10 @@ func TestNewerBatchThatItsEdgeHasDropped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ensure()
-	newer := bustest.NewEdge(t, f.js, "newer", testShards)
+	newer := brokertest.NewEdge(t, f.js, "newer", testShards)
 	shard := hit.Shard(hit.View, "articles", "x", testShards)
 	for range 3 {
-		newer.Add(bustest.View("articles", "x", 1, time.Now()))
+		newer.Add(brokertest.View("articles", "x", 1, time.Now()))
 	}
 	newer.PublishRaw(shard, 1, newerBatch(hit.Version+1))
 	newer.Low = 3

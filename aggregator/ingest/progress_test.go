@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/faults"
 )
@@ -35,7 +35,7 @@ func soonBehind(o *Options) { o.BehindAfter = 600 * time.Millisecond }
 // behind waits until exactly these shards are behind.
 func (f *fixture) behind(fl *faults.Registry, shards ...int) {
 	f.t.Helper()
-	bustest.Eventually(f.t, func() string {
+	brokertest.Eventually(f.t, func() string {
 		var got []int
 		for _, x := range fl.Active() {
 			if x.Kind == faults.Behind {
@@ -94,8 +94,8 @@ func TestIdleShardIsNotBehind(t *testing.T) {
 	fl, _ := f.startWith(f.store, "a", soonBehind)
 	f.ensure()
 	began := time.Now()
-	item := bustest.View("articles", "x", 1, time.Now())
-	bustest.Eventually(t, func() string {
+	item := brokertest.View("articles", "x", 1, time.Now())
+	brokertest.Eventually(t, func() string {
 		f.sent++
 		item.Visitor++
 		f.edge.Send(item)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/aggregator/fold"
-	"github.com/hotboard/hotboard/aggregator/internal/bustest"
+	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
@@ -127,7 +127,7 @@ func TestFirstInLog(t *testing.T) {
 	f := newFixture(t)
 	f.ensure()
 	for range 2*fetchSize + 10 {
-		f.edge.Add(bustest.View("articles", "x", 1, time.Now()))
+		f.edge.Add(brokertest.View("articles", "x", 1, time.Now()))
 	}
 	shard := hit.Shard(hit.View, "articles", "x", testShards)
 	for _, seq := range []uint64{3, 4, 9, 7} {
@@ -137,7 +137,7 @@ func TestFirstInLog(t *testing.T) {
 		f.edge.Publish(shard, seq+10)
 	}
 	f.edge.Publish(shard, 6)
-	bustest.NewEdge(t, f.js, "other", testShards).Send(bustest.View("articles", "x", 1, time.Now()))
+	brokertest.NewEdge(t, f.js, "other", testShards).Send(brokertest.View("articles", "x", 1, time.Now()))
 	first := firstInLog(f.js)
 	for next, want := range map[uint64][2]uint64{ // batch and message
 		1: {3, 1}, 3: {3, 1}, 4: {4, 2}, 5: {6, 2*fetchSize + 5}, 8: {9, 3}, 2*fetchSize + 9: {2*fetchSize + 9, 2*fetchSize + 4},

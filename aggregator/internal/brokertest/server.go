@@ -1,6 +1,6 @@
 // Package brokertest runs a NATS server inside a test, and talks to it like an
 // edge.
-package bustest
+package brokertest
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-package bustest
+package brokertest
 
 import (
 	"context"
