@@ -10,9 +10,9 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// TestEverythingAway takes away what is behind the edge, one part at a time and
-// all at once. The visitors must not notice, and nothing that was accepted
-// meanwhile may be missing afterwards.
+// TestEverythingAway takes away the services behind the edge, one at a time and all
+// at once. Visitors must not notice, and every accepted hit must be counted
+// afterwards.
 func TestEverythingAway(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, stack.Options{})
@@ -25,7 +25,7 @@ func TestEverythingAway(t *testing.T) {
 
 	for _, tt := range []struct {
 		away  []string
-		fault faults.Kind // that the aggregator, if there is one, has to show
+		fault faults.Kind // that the aggregator, if any, must show
 	}{
 		{[]string{"NATS"}, faults.LogAway},
 		{[]string{"Redis"}, faults.StoreAway},
@@ -48,8 +48,8 @@ func TestEverythingAway(t *testing.T) {
 					return ""
 				})
 			}
-			// The load is strict: a page that is not served, and a beacon that is not
-			// accepted, is an error of it.
+			// The load is strict: a page that is not served, or a beacon that is not
+			// accepted, is an error.
 			enough(t, l, 100)
 			if got := pageAsServed(t, edge.URL); got != before {
 				t.Errorf("the page is served as\n%s\ninstead of\n%s", got, before)
@@ -57,7 +57,7 @@ func TestEverythingAway(t *testing.T) {
 			if wrong := stale(hot); wrong != "" {
 				t.Error(wrong)
 			}
-			// In the worst order: none finds what it needs.
+			// In the worst order: none finds the services that it needs.
 			for _, name := range slices.Backward(tt.away) {
 				part[name].Relaunch()
 			}
@@ -75,7 +75,7 @@ func TestEverythingAway(t *testing.T) {
 	t.Logf("acknowledged %d beacons and served %d pages", ledger.acknowledged(), ledger.pageViews())
 }
 
-// pageAsServed returns a page with everything in the header but the time.
+// pageAsServed returns a page with its header, except for the time.
 func pageAsServed(t *testing.T, site string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site+"/articles/"+stack.Pages()[0], nil)
@@ -83,7 +83,7 @@ func pageAsServed(t *testing.T, site string) string {
 		t.Fatal(err)
 	}
 	r.Header.Set("Accept", "text/html")
-	visitor(r, 1<<24-1) // from an address that the load has no visitor from
+	visitor(r, 1<<24-1) // from an address that no visitor of the load has
 	r.Header.Set("User-Agent", "Googlebot/2.1 (+http://www.google.com/bot.html)")
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -98,10 +98,10 @@ func pageAsServed(t *testing.T, site string) string {
 	return fmt.Sprint(resp.Status, "\n", resp.Header, "\n", body)
 }
 
-// stale returns why a board is not the last answer with a mark on it, or "".
+// stale returns why a board is not the last answer, marked as stale, or "".
 func stale(url string) string { return marked(url, "1") }
 
-// fresh returns why a board is not the answer of now, or "".
+// fresh returns why a board is not a current answer, or "".
 func fresh(url string) string { return marked(url, "") }
 
 func marked(url, mark string) string {

@@ -8,8 +8,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-// TestCopiedEdge starts an edge and a copy of it, both with the same hits that
-// were not sent yet.
+// TestCopiedEdge starts an edge and a copy of it, both with the same unsent hits.
 func TestCopiedEdge(t *testing.T) {
 	t.Parallel()
 	for name, answered := range map[string]bool{"aggregator answers": true, "no aggregator answers": false} {
@@ -20,7 +19,7 @@ func TestCopiedEdge(t *testing.T) {
 			l := startLoad(t, loadOptions{sites: []string{edge.URL}, beacons: 100, pages: 20, strict: true})
 			enough(t, l, 100)
 			s.NATS.Kill()
-			enough(t, l, 100) // which wait on the disk
+			enough(t, l, 100) // they wait on the disk
 
 			l.pause()
 			edge.Stop()
@@ -45,7 +44,7 @@ func TestCopiedEdge(t *testing.T) {
 	}
 }
 
-// TestRestoredEdge puts an older copy in the place of what an edge keeps.
+// TestRestoredEdge replaces an edge's data with an older copy.
 func TestRestoredEdge(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, stack.Options{})
@@ -53,7 +52,7 @@ func TestRestoredEdge(t *testing.T) {
 	l := startLoad(t, loadOptions{sites: []string{edge.URL}, beacons: 100, pages: 20, strict: true})
 	enough(t, l, 100)
 	s.NATS.Kill()
-	enough(t, l, 100) // which wait on the disk, and are in the copy
+	enough(t, l, 100) // they wait on the disk, and are in the copy
 
 	l.pause()
 	edge.Stop() // page views wait in memory for a moment
@@ -64,7 +63,7 @@ func TestRestoredEdge(t *testing.T) {
 	enough(t, l, 200)
 
 	l.pause()
-	eventually(t, func() string { return unapplied(s.Edges) }) // what only a disk has is lost with it
+	eventually(t, func() string { return unapplied(s.Edges) }) // hits only on that disk are lost with it
 	edge.Kill()
 	if err := os.RemoveAll(edge.Data); err != nil {
 		t.Fatal(err)

@@ -20,10 +20,11 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// patience bounds what is waited for; nothing takes that long unless it fails.
+// patience bounds every wait; only failures take that long.
 const patience = 3 * time.Minute
 
-// eventually waits until look returns "". Otherwise it says what is not so yet.
+// eventually waits until look returns "". After patience it fails with look's last
+// result.
 func eventually(t *testing.T, look func() string) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -45,10 +46,9 @@ func eventually(t *testing.T, look func() string) {
 	}
 }
 
-// storeCounts reads from the store itself how often a hit of each item of the
-// list was applied. That is its views and its duplicates: a hit that is applied
-// twice looks like one of a visitor who came twice, and no visitor of a load
-// does.
+// storeCounts reads from the store itself how often a hit of each item of the list
+// was applied: its views and its duplicates. A hit that is applied twice looks like
+// a visitor's second view, and no visitor of a load comes twice.
 func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string) (map[string]int, error) {
 	all := board.AllSet(list)
 	size, err := s.Size(ctx, all)
@@ -79,9 +79,9 @@ func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string
 	return counts, nil
 }
 
-// boardCounts reads the views of every item on the board of all time over HTTP.
-// It fails when a hit was applied twice, see storeCounts, and when there are more
-// items than can be read.
+// boardCounts reads the views of every item on the board of all time over HTTP. It
+// fails when a hit was applied twice, see storeCounts, and when the board is too
+// long to read.
 func boardCounts(url string) (map[string]int, error) {
 	var stats board.Stats
 	if err := getJSON(url+"/api/stats/"+stack.List, &stats); err != nil {
@@ -117,7 +117,7 @@ func getJSON(url string, v any) error {
 	return json.Unmarshal([]byte(body), v)
 }
 
-// fetch is a GET whose status the caller judges.
+// fetch is a GET whose status the caller checks.
 func fetch(url string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -128,7 +128,8 @@ func fetch(url string) (status int, body string, err error) {
 	return do(http.DefaultClient, r)
 }
 
-// unapplied says which edges have hits that are not known to be counted, or is "".
+// unapplied names the edges with hits that they do not know to be counted, or is
+// "".
 func unapplied(edges []*stack.Edge) string {
 	for i, e := range edges {
 		m, err := e.Metrics()
@@ -144,8 +145,8 @@ func unapplied(edges []*stack.Edge) string {
 	return ""
 }
 
-// unready says which aggregator is not ready, and why, or is "". Faults that the
-// test has caused do not count: an event is shown for a minute.
+// unready names an aggregator that is not ready, with the reason, or is "". It
+// ignores faults that the test has caused: an event stays active for a minute.
 func unready(aggregators []*stack.Aggregator, caused ...faults.Kind) string {
 	for i, a := range aggregators {
 		status, found, err := a.Ready()
@@ -157,7 +158,7 @@ func unready(aggregators []*stack.Aggregator, caused ...faults.Kind) string {
 	return ""
 }
 
-// unfolded says how far the counts are behind the end of the log, or is "".
+// unfolded is how far the counts are behind the end of the log, or "".
 func unfolded(ctx context.Context, js jetstream.JetStream, s store.Store) string {
 	stream, err := js.Stream(ctx, hit.Stream)
 	if err != nil {
@@ -182,9 +183,9 @@ func unfolded(ctx context.Context, js jetstream.JetStream, s store.Store) string
 	return ""
 }
 
-// settle waits until the counts have everything: no edge holds a hit that is not
-// applied, and the log is folded to its end, so that nothing can change any
-// more. It returns the counts of the list of pages.
+// settle waits until the counts are complete: no edge holds an unapplied hit, and
+// the log is folded to its end, so that nothing can change any more. It returns the
+// counts of the list of pages.
 func settle(t *testing.T, s *stack.Stack, st store.Store, want func(map[string]int) string) map[string]int {
 	t.Helper()
 	var counts map[string]int
@@ -198,7 +199,7 @@ func settle(t *testing.T, s *stack.Stack, st store.Store, want func(map[string]i
 	return counts
 }
 
-// settled waits until the counts have everything, and look finds nothing wrong.
+// settled waits until the counts are complete, and look finds nothing wrong.
 func settled(t *testing.T, s *stack.Stack, st store.Store, look func() string) {
 	t.Helper()
 	js := s.Log()

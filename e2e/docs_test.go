@@ -18,14 +18,14 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// block is a piece of code in a document.
+// block is a block of code in a document.
 type block struct {
-	name     string // the document, and the line that it begins in
+	name     string // the document and the first line
 	language string
 	text     string
 }
 
-// documented returns the pieces of code in README.md and docs.
+// documented returns the blocks of code in README.md and docs.
 func documented(t *testing.T) []block {
 	t.Helper()
 	files, err := filepath.Glob("../docs/*.md")
@@ -51,7 +51,7 @@ func documented(t *testing.T) []block {
 	return blocks
 }
 
-// What the documents show has to be what the programs take.
+// The programs must accept the examples in the documents.
 func TestDocumentedConfiguration(t *testing.T) {
 	// Not in parallel: Caddy validates in the state of the process.
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func validateCaddy(t *testing.T, config []byte) {
 	}
 }
 
-// Every reason that the code has is explained, and no other.
+// The documents explain every reason in the code, and no other.
 func TestDocumentedReasons(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(readText(t, "../docs/configuration.md"), "| reason | meaning |")

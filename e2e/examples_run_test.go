@@ -22,11 +22,12 @@ import (
 
 const trafficPackage = module + "/e2e/traffic"
 
-// believeMe makes an edge take a visitor's address from the traffic generator.
+// believeMe makes an edge trust the traffic generator's header for the visitor's
+// address.
 const believeMe = "\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n"
 
-// example is a copy of an example, changed in what a test cannot use: ports,
-// directories, and the addresses of other servers.
+// example is a copy of an example, with ports, directories and addresses of other
+// servers for the test.
 type example struct {
 	t   *testing.T
 	dir string
@@ -64,8 +65,8 @@ func copyExample(t *testing.T, name string, replace ...string) *example {
 	return e
 }
 
-// caddy runs a Caddyfile of the example and returns the URL of the site in it,
-// once boards can be read there.
+// caddy runs a Caddyfile of the example and returns the URL of its site, once its
+// boards can be read.
 func (e *example) caddy(file string, port int) (*services.Program, string) {
 	e.t.Helper()
 	url := "http://localhost:" + strconv.Itoa(port)
@@ -77,9 +78,9 @@ func (e *example) caddy(file string, port int) (*services.Program, string) {
 // admin gives a Caddyfile an admin port.
 func admin(port int) string { return fmt.Sprintf("\tadmin localhost:%d\n", port) }
 
-// sharesSalt waits until an edge knows visitors as all other edges do. An edge
-// that starts for the first time needs a moment to ask them.
-func sharesSalt(t *testing.T, adminPort int) {
+// sharesSecret waits until an edge identifies visitors like all other edges. An
+// edge that starts for the first time needs a moment to get the shared secrets.
+func sharesSecret(t *testing.T, adminPort int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -89,13 +90,13 @@ func sharesSalt(t *testing.T, adminPort int) {
 	for !bytes.Contains(get(t, url), []byte("\nhotboard_edge_salt_shared 1\n")) {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: the edge does not share its salt", url)
+			t.Fatalf("%s: the edge does not have the shared secret", url)
 		case <-tick.C:
 		}
 	}
 }
 
-// readers sends made-up readers, and fails when they are not counted exactly.
+// readers sends generated readers, and fails unless they are counted exactly.
 func readers(t *testing.T, urls []string, args ...string) {
 	t.Helper()
 	args = append([]string{"-for", "5s", "-rate", "200", "-check"}, args...)
@@ -108,7 +109,7 @@ func readers(t *testing.T, urls []string, args ...string) {
 	}
 }
 
-// origin is a site of a few pages that an edge can stand before.
+// origin is a site of a few pages behind an edge.
 func origin(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -274,7 +275,7 @@ func TestTwoEdgesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, url := e.caddy(filepath.Join(edge, "Caddyfile"), port)
-		sharesSalt(t, adminPort)
+		sharesSecret(t, adminPort)
 		urls = append(urls, url)
 	}
 	readers(t, urls)
@@ -300,7 +301,7 @@ func TestPollRuns(t *testing.T) {
 		"dir hotboard-data", "dir "+filepath.Join(t.TempDir(), "hotboard-data"),
 		"caddyfile-examples/poll/site", site,
 		"max 1 per day", "max 1 per campaign", // no midnight comes between
-		"confirm 2s", "confirm 10s") // on a machine that has other things to do
+		"confirm 2s", "confirm 10s") // on a busy machine
 	caddy, url := e.caddy("Caddyfile", port)
 	for path, want := range map[string]string{
 		"/":            `<hot-list list="dinner"`,
@@ -312,8 +313,8 @@ func TestPollRuns(t *testing.T) {
 		}
 	}
 
-	// The first vote of an edge may have to wait for the secrets that it shares
-	// with others: 503 asks to send it again.
+	// An edge's first vote may have to wait for the shared secrets: then 503 asks to
+	// send it again.
 	for _, v := range []struct {
 		address, option, query string
 		status                 int
@@ -353,7 +354,7 @@ func TestPollRuns(t *testing.T) {
 		}
 		return counts
 	}
-	// Started again: a fresh answer instead of one that still holds for a moment.
+	// After a restart: a fresh answer instead of one from the last time slice.
 	caddy.Kill()
 	caddy.Restart()
 	if got, want := fmt.Sprint(votes()), "map[curry:3 ramen:2]"; got != want {
@@ -364,7 +365,7 @@ func TestPollRuns(t *testing.T) {
 	}
 }
 
-// castVote posts a vote from an address, again while the edge asks for that.
+// castVote posts a vote from an address, again while the edge answers 503.
 func castVote(t *testing.T, url, address, vote string) (status int, body []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -17,8 +17,8 @@ import (
 
 const examples = "../caddyfile-examples"
 
-// TestExamplesAreValid adapts every Caddyfile of the examples, holds it to
-// Caddy's own format, and lets Caddy provision what comes out.
+// TestExamplesAreValid adapts every Caddyfile of the examples, checks its format
+// with Caddy's formatter, and lets Caddy provision the result.
 func TestExamplesAreValid(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(examples, "*", "Caddyfile"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 }
 
-// TestExampleAggregatorsAreValid reads every configuration of an aggregator, with
+// TestExampleAggregatorsAreValid reads every configuration of an aggregator with
 // its rules.
 func TestExampleAggregatorsAreValid(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// TestStaleReplicaIsPromoted lets Sentinels put a replica in the master's place
-// that has not heard of it for some time.
+// TestStaleReplicaIsPromoted makes Sentinels promote a replica that has not heard
+// of its master for some time.
 func TestStaleReplicaIsPromoted(t *testing.T) {
 	t.Parallel()
 	master := services.StartRedis(t)
@@ -35,13 +35,13 @@ func TestStaleReplicaIsPromoted(t *testing.T) {
 		}
 		return ""
 	})
-	// The Sentinels would put that right after eight seconds.
+	// The Sentinels would correct that after eight seconds.
 	redisDo(t, replica, func(c *goredis.Client) error { return c.ReplicaOf(t.Context(), "NO", "ONE").Err() })
 	enough(t, l, 300)
 	master.Kill()
 	eventually(t, func() string { return unnoticed(s.Aggregators, faults.StoreBehind) })
 	enough(t, l, 100)
-	// It comes back as a replica, with nothing in it.
+	// It returns as an empty replica.
 	master.Restart()
 	enough(t, l, 100)
 	ledger := l.stop()
@@ -49,8 +49,8 @@ func TestStaleReplicaIsPromoted(t *testing.T) {
 	eventually(t, func() string { return unready(s.Aggregators, faults.StoreBehind) })
 }
 
-// TestRedisCluster kills one master of a Redis Cluster, whose replica takes its
-// place, and empties another one.
+// TestRedisCluster kills one master of a Redis Cluster, so that its replica is
+// promoted, and empties another one.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := services.StartRedisCluster(t)
@@ -79,7 +79,7 @@ func TestRedisCluster(t *testing.T) {
 	eventually(t, func() string { return unready(s.Aggregators, faults.StoreBehind) })
 }
 
-// masters returns the nodes of a cluster that are masters and run.
+// masters returns the running masters of a cluster.
 func masters(t *testing.T, c *services.RedisCluster) (found []*services.Redis) {
 	t.Helper()
 	for _, n := range c.Nodes {
@@ -90,7 +90,7 @@ func masters(t *testing.T, c *services.RedisCluster) (found []*services.Redis) {
 	return found
 }
 
-// replication returns what a server reports about its master or its replicas.
+// replication returns a server's report about its master or its replicas.
 func replication(t *testing.T, r *services.Redis) (info string) {
 	t.Helper()
 	redisDo(t, r, func(c *goredis.Client) (err error) {
@@ -100,7 +100,7 @@ func replication(t *testing.T, r *services.Redis) (info string) {
 	return info
 }
 
-// redisDo does something on one server.
+// redisDo runs one command on one server.
 func redisDo(t *testing.T, r *services.Redis, do func(*goredis.Client) error) {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: r.Addr})
@@ -110,7 +110,7 @@ func redisDo(t *testing.T, r *services.Redis, do func(*goredis.Client) error) {
 	}
 }
 
-// unnoticed returns "" when an aggregator has had a fault, which may be over.
+// unnoticed returns "" when an aggregator has had a fault, even one that is over.
 func unnoticed(aggregators []*stack.Aggregator, kind faults.Kind) string {
 	for _, a := range aggregators {
 		m, err := a.Metrics()

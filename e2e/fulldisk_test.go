@@ -10,9 +10,9 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-// TestFullDiskOfNATS fills the disk that the log is on. Hits are accepted all the
-// time and wait at the edge; they are counted once there is room and nats-server
-// has been restarted, which it needs to write again.
+// TestFullDiskOfNATS fills the disk of the log. Edges go on accepting hits, which
+// wait there; they are counted after there is room again and nats-server has
+// restarted, which it needs in order to write again.
 func TestFullDiskOfNATS(t *testing.T) {
 	t.Parallel()
 	disk := services.Tmpfs(t, 64)
@@ -44,7 +44,7 @@ func TestFullDiskOfNATS(t *testing.T) {
 	eventually(t, func() string { return unready(s.Aggregators) })
 }
 
-// fill writes a file that takes all the room of a disk, and returns its path.
+// fill writes a file that takes up the free space of a disk, and returns its path.
 func fill(t *testing.T, disk string) (ballast string) {
 	t.Helper()
 	ballast = filepath.Join(disk, "ballast")

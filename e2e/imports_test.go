@@ -19,13 +19,13 @@ const (
 	sqlite     = "modernc.org/sqlite"
 )
 
-// bothSides may see the edge and the aggregator: the embedded default, and the
-// Caddy that has it. So may the tests in e2e.
+// bothSides may import both the edge and the aggregator: the embedded default, and
+// the Caddy that includes it. The tests in e2e may too.
 var bothSides = []string{module + "/caddymodule/allinone", module + "/caddymodule/cmd/caddy"}
 
-// TestImportDirection holds the way in which packages may import each other:
-// hit ◄ ruleset ◄ caddymodule and hit ◄ ruleset ◄ aggregator. It looks at
-// everything that a package is linked with, and not at what its tests use.
+// TestImportDirection checks the direction of imports between packages: hit ◄
+// ruleset ◄ caddymodule and hit ◄ ruleset ◄ aggregator. It looks at all
+// dependencies of a package, except those of its tests.
 func TestImportDirection(t *testing.T) {
 	t.Parallel()
 	packages := goList(t)
@@ -33,7 +33,7 @@ func TestImportDirection(t *testing.T) {
 		name   string
 		of     string   // the package and those below it
 		except []string // the same
-		only   []string // of this module, what it may depend on beside itself
+		only   []string // packages of this module that it may depend on beside itself
 		never  []string
 	}{
 		{name: "hit imports nothing of ours", of: "/hit", only: []string{}},
@@ -82,8 +82,8 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// TestBothSidesAreSeen shows that the list of packages is what the rules take
-// it for: the embedded default does depend on what is forbidden to others.
+// TestBothSidesAreSeen checks the list of packages itself: the embedded default
+// does depend on packages that are forbidden to others.
 func TestBothSidesAreSeen(t *testing.T) {
 	t.Parallel()
 	deps := goList(t)[module+"/caddymodule/allinone"]
@@ -94,14 +94,14 @@ func TestBothSidesAreSeen(t *testing.T) {
 	}
 }
 
-// under reports whether a package is another one or below it. A path that ends
-// in a slash stands for what is below alone.
+// under reports whether a package is another one or below it. A path with a
+// trailing slash matches only packages below it.
 func under(path, root string) bool {
 	rest, ok := strings.CutPrefix(path, root)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(root, "/"))
 }
 
-// goList returns, for each package of the module, everything it depends on.
+// goList returns the dependencies of each package of the module.
 func goList(t *testing.T) map[string][]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", module+"/...")

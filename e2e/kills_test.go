@@ -17,24 +17,24 @@ var (
 	killSeed = flag.Uint64("kill-seed", 0, "the schedule of TestKills; 0: another one each time")
 )
 
-// process is what TestKills kills.
+// process is a target of TestKills.
 type process interface {
 	Kill()
 	Relaunch()
 	Running() bool
 }
 
-// victim is a process with what became of it.
+// victim is a process with its history.
 type victim struct {
 	name string
 	process
 	kills int
-	// absent is for how many more kills of others it is left dead.
+	// absent is the number of further kills for which it stays dead.
 	absent int
 }
 
-// TestKills kills processes of every kind, as kill -9 does, at random moments
-// under load, and holds the counts to what the visitors were told.
+// TestKills kills processes of every kind, like kill -9, at random moments under
+// load, and compares the counts with the answers that visitors got.
 func TestKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes for minutes, which -short is too short for")
@@ -67,7 +67,7 @@ func TestKills(t *testing.T) {
 		case <-t.Context().Done():
 			return
 		}
-		// Measured from the kill before, whatever the restart takes.
+		// Measured from the kill before, however long the restart takes.
 		timer.Reset(500*time.Millisecond + time.Duration(rng.Int64N(int64(time.Second))))
 		killOne(t, rng, victims)
 	}
@@ -100,8 +100,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// killOne kills one of the processes that run, and starts those again whose time
-// has come: the killed one at once, or after some more kills.
+// killOne kills one of the running processes, and restarts those that are due: the
+// killed one at once, or after some more kills.
 func killOne(t *testing.T, rng *rand.Rand, victims []*victim) {
 	t.Helper()
 	var running []*victim

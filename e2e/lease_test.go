@@ -7,9 +7,9 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-// TestPausedPastItsLease stops an aggregator just after it has sent commits, and
-// holds them back until its leases have ended and another aggregator has counted
-// the same hits, and more. What it goes on with then comes too late.
+// TestPausedPastItsLease pauses an aggregator just after it has sent commits, and
+// holds them back until its leases have expired and another aggregator has counted
+// the same hits, and more. The late commits must fail.
 func TestPausedPastItsLease(t *testing.T) {
 	t.Parallel()
 	redis := services.StartRedis(t, "--appendonly", "yes")
@@ -20,7 +20,7 @@ func TestPausedPastItsLease(t *testing.T) {
 	l := startLoad(t, loadOptions{sites: []string{s.Edges[0].URL}, beacons: 200, pages: 50, strict: true})
 	enough(t, l, 200)
 
-	proxy.Hold("hset") // what only commits contain
+	proxy.Hold("hset") // only commits contain it
 	eventually(t, func() string {
 		if proxy.Held() == 0 {
 			return "nothing was committed"

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// ledger is what the visitors know, kept where nobody kills it.
+// ledger is the visitors' knowledge, in a process that nobody kills.
 type ledger struct {
 	mu sync.Mutex
-	// beacons holds, for each item that was reported, whether that was answered 2xx.
+	// beacons holds, for each reported item, whether the answer was 2xx.
 	beacons map[string]bool
-	// served and tried count the requests for each page: those that were answered
-	// as they should be, and all.
+	// served and tried count the requests for each page: those with the right answer,
+	// and all.
 	served, tried map[string]int
 }
 
@@ -35,7 +35,7 @@ func (l *ledger) page(id string, served bool) {
 	}
 }
 
-// acknowledged returns how many beacons were answered 2xx so far.
+// acknowledged returns the number of beacons with a 2xx answer so far.
 func (l *ledger) acknowledged() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *ledger) acknowledged() (n int) {
 	return n
 }
 
-// pageViews returns how many pages were served so far.
+// pageViews returns the number of pages served so far.
 func (l *ledger) pageViews() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,17 +57,17 @@ func (l *ledger) pageViews() (n int) {
 	return n
 }
 
-// balance is what the counts say to the ledger.
+// balance is the result of comparing the counts with the ledger.
 type balance struct {
 	acknowledged, lost, double int
-	// unknown items were counted though their beacons were not answered 2xx: the
-	// answer was lost, or the edge died before it.
+	// unknown items were counted though their beacons got no 2xx: the answer was lost,
+	// or the edge died before it.
 	unknown int
-	stray   []string // items that nobody reported
+	stray   []string // items without a report
 }
 
-// balance compares the ledger with the counts of the items that were reported.
-// Pages are compared with exactPages.
+// balance compares the ledger with the counts of the reported items. exactPages
+// compares the pages.
 func (l *ledger) balance(counts map[string]int) (b balance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *ledger) balance(counts map[string]int) (b balance) {
 	return b
 }
 
-// wrong describes what is not as it has to be, or is "".
+// wrong describes broken promises, or is "".
 func (b balance) wrong() string {
 	if b.lost == 0 && b.double == 0 && len(b.stray) == 0 {
 		return ""
@@ -108,8 +108,8 @@ func (b balance) wrong() string {
 		b.acknowledged, b.lost, b.double, len(b.stray), b.stray)
 }
 
-// exact returns what is wrong when every page that was served and every beacon
-// that was acknowledged has to be counted once; "" when nothing is.
+// exact describes the differences when every served page and every acknowledged
+// beacon must be counted once; "" without any.
 func (l *ledger) exact(counts map[string]int) string {
 	if wrong := l.balance(counts).wrong(); wrong != "" {
 		return wrong
@@ -124,7 +124,7 @@ func (l *ledger) exact(counts map[string]int) string {
 	return ""
 }
 
-// TestLedger shows that the ledger finds what it is there to find.
+// TestLedger checks that the ledger finds differences.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -137,7 +137,7 @@ func TestLedger(t *testing.T) {
 	l.page("page", false)
 	for name, tt := range map[string]struct {
 		counts map[string]int
-		kept   bool // what was acknowledged is counted once
+		kept   bool // every acknowledged beacon is counted once
 		exact  bool // and so are the pages
 	}{
 		"as it has to be":        {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2}, true, true},

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A link to another file of the repository leads somewhere.
+// Links to other files of the repository have targets.
 func TestDocumentedLinks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../docs/*.md")
@@ -21,7 +21,7 @@ func TestDocumentedLinks(t *testing.T) {
 		for _, m := range regexp.MustCompile(`\]\(([^)\s]*)\)`).FindAllStringSubmatch(readText(t, file), -1) {
 			path, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(path, ":") {
-				continue // elsewhere
+				continue // an external link
 			}
 			links++
 			target := filepath.Join(filepath.Dir(file), path)
@@ -42,7 +42,7 @@ func TestDocumentedLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors that GitHub makes of the headings of a document.
+// anchors returns GitHub's anchors of the headings of a document.
 func anchors(text string) []string {
 	var found []string
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {

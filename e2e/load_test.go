@@ -19,11 +19,11 @@ import (
 
 const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// visitors is how many requests are under way at most.
+// visitors is the most requests in progress at once.
 const visitors = 16
 
-// load is visitors who read pages and whose pages report views, each request
-// from another address. Every beacon is for an item of its own; pages are a few.
+// load is visitors who read pages and whose pages report views, each request from
+// another address. Every beacon has an item of its own; pages are few.
 type load struct {
 	t      *testing.T
 	client *http.Client
@@ -34,25 +34,25 @@ type load struct {
 	quiet  sync.RWMutex // held while a request is under way, or nobody may send one
 
 	loadOptions
-	pages     map[string]string // what each page has to be, by id
+	pages     map[string]string // the expected content of each page, by id
 	redialled atomic.Int64
 }
 
-// loadOptions says how much there is to do.
+// loadOptions sets the size of a load.
 type loadOptions struct {
 	sites   []string // URLs of the edges; taken in turns
 	beacons float64  // a second
 	pages   float64  // a second
 	strict  bool     // no request may fail: every edge is up
-	// redial sends a request again whose connection was closed before an answer
-	// began, as browsers do.
+	// redial sends a request again after its connection was closed without an answer,
+	// like a browser.
 	redial bool
 }
 
-// maxRedials is how often one request is sent again.
+// maxRedials is the most repetitions of one request.
 const maxRedials = 5
 
-// startLoad begins a load. What becomes of the requests is in the ledger.
+// startLoad starts a load. The ledger records the results of its requests.
 func startLoad(t *testing.T, o loadOptions) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func startLoad(t *testing.T, o loadOptions) *load {
 		},
 	}
 	for _, id := range stack.Pages() {
-		l.pages[id] = string(get(t, o.sites[0]+"/articles/"+id)) // not counted: no browser asks without Accept
+		l.pages[id] = string(get(t, o.sites[0]+"/articles/"+id)) // not counted: browsers send Accept
 	}
 	for _, kind := range []struct {
 		rate float64
@@ -77,8 +77,8 @@ func startLoad(t *testing.T, o loadOptions) *load {
 		for range visitors / 2 {
 			l.done.Go(func() {
 				for limit.Wait(ctx) == nil {
-					// What has begun is finished: an edge that answered and is not heard
-					// would be right to count.
+					// Started requests finish: an edge would rightly count a request whose answer
+					// nobody awaits.
 					l.quiet.RLock()
 					kind.one(context.WithoutCancel(ctx), l.number.Add(1))
 					l.quiet.RUnlock()
@@ -90,7 +90,7 @@ func startLoad(t *testing.T, o loadOptions) *load {
 	return l
 }
 
-// stop ends the load and returns the ledger, when everything is answered.
+// stop ends the load and returns the ledger, when all requests are answered.
 func (l *load) stop() *ledger {
 	l.cancel()
 	l.done.Wait()
@@ -98,19 +98,19 @@ func (l *load) stop() *ledger {
 	return l.ledger
 }
 
-// pause has nobody send anything until resume. It returns when everything is
-// answered; what the load is like may be changed then.
+// pause stops all sending until resume. It returns when all requests are answered;
+// then the options of the load may change.
 func (l *load) pause() { l.quiet.Lock() }
 
 func (l *load) resume() { l.quiet.Unlock() }
 
-// visitor makes a request that of the n-th visitor, from the address that n is.
+// visitor makes a request the n-th visitor's, with an address for n.
 func visitor(r *http.Request, n int64) {
 	r.Header.Set("X-Forwarded-For", fmt.Sprintf("11.%d.%d.%d", n>>16&255, n>>8&255, n&255))
 	r.Header.Set("User-Agent", browser)
 }
 
-// report sends a beacon that the n-th item was viewed.
+// report sends a beacon for a view of the n-th item.
 func (l *load) report(ctx context.Context, n int64) {
 	id := fmt.Sprintf("item-%d", n)
 	url := l.sites[n%int64(len(l.sites))] + "/api/views"
@@ -148,7 +148,7 @@ func (l *load) read(ctx context.Context, n int64) {
 	l.ledger.page(id, served)
 }
 
-// send sends a request, and again when redial says so.
+// send sends a request, and repeats it according to redial.
 func (l *load) send(r *http.Request) (status int, body string, err error) {
 	for tried := 1; ; tried++ {
 		status, body, err = do(l.client, r)
@@ -167,7 +167,7 @@ func (l *load) send(r *http.Request) (status int, body string, err error) {
 	}
 }
 
-// do sends a request. With an error, the status is 0 when no answer has begun.
+// do sends a request. With an error, the status is 0 unless an answer has begun.
 func do(c *http.Client, r *http.Request) (status int, body string, err error) {
 	resp, err := c.Do(r)
 	if err != nil {

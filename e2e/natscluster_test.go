@@ -13,8 +13,8 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// TestNATSCluster takes one of three nats-servers away, each time the one that
-// leads the log, in three ways. The others have to carry on without it.
+// TestNATSCluster takes one of three nats-servers away, in three ways, each time
+// the leader of the log. The others must carry on without it.
 func TestNATSCluster(t *testing.T) {
 	t.Parallel()
 	nodes := services.StartNATSCluster(t, 3)
@@ -30,10 +30,10 @@ func TestNATSCluster(t *testing.T) {
 	for _, fault := range []struct {
 		name          string
 		begin, finish func(*services.NATS)
-		beacons       int // that are accepted meanwhile, 100 a second
+		beacons       int // accepted meanwhile, 100 a second
 	}{
 		{"killed", (*services.NATS).Kill, (*services.NATS).Restart, 200},
-		// For longer than the five seconds after which clients ask whether it is there.
+		// For longer than the five seconds after which clients ping the server.
 		{"paused", (*services.NATS).Pause, (*services.NATS).Resume, 600},
 		{"without its disk", func(n *services.NATS) {
 			n.Kill()
@@ -45,11 +45,11 @@ func TestNATSCluster(t *testing.T) {
 		leader := logLeader(t, js, nodes)
 		fault.begin(nodes[leader])
 		enough(t, l, fault.beacons)
-		// Hits go on to be counted, and not only to be accepted.
+		// Hits are counted meanwhile, not only accepted.
 		drain(t, s, l)
 		fault.finish(nodes[leader])
 		t.Logf("node %d was %s; %d beacons are acknowledged", leader, fault.name, l.ledger.acknowledged())
-		// Two may only be away one after the other.
+		// Not two at once: wait until the server is back.
 		eventually(t, func() string { return unlike(t.Context(), js, len(nodes)) })
 	}
 	ledger := l.stop()
@@ -77,7 +77,7 @@ func logLeader(t *testing.T, js jetstream.JetStream, nodes []*services.NATS) (le
 	return leader
 }
 
-// unlike says which server does not have all of the log, or is "".
+// unlike names a server that does not have all of the log, or is "".
 func unlike(ctx context.Context, js jetstream.JetStream, size int) string {
 	stream, err := js.Stream(ctx, hit.Stream)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-// TestBadNetwork puts a bad network between the processes: a long way, and
+// TestBadNetwork puts a bad network between the processes: high latency, and
 // connections that are reset or go silent.
 func TestBadNetwork(t *testing.T) {
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestBadNetwork(t *testing.T) {
 	for _, fault := range []struct {
 		name          string
 		begin, finish func(*services.Proxy)
-		// flows: hits are counted meanwhile, and not only afterwards.
+		// flows: hits are counted meanwhile, not only afterwards.
 		flows bool
 	}{
 		{"200 ms away", func(p *services.Proxy) { p.Delay(100 * time.Millisecond) }, func(p *services.Proxy) { p.Delay(0) }, true},
@@ -59,7 +59,7 @@ func TestBadNetwork(t *testing.T) {
 	t.Logf("acknowledged %d beacons and served %d pages", ledger.acknowledged(), ledger.pageViews())
 }
 
-// drain pauses a load until everything that was accepted is counted.
+// drain pauses a load until all accepted hits are counted.
 func drain(t *testing.T, s *stack.Stack, l *load) {
 	t.Helper()
 	l.pause()

@@ -10,8 +10,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// TestPoisonIsSetAside puts messages into the log that nobody can read, between
-// others.
+// TestPoisonIsSetAside puts unreadable messages into the log, between others.
 func TestPoisonIsSetAside(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, stack.Options{})

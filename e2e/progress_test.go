@@ -23,7 +23,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// jammed is a store that commits nothing until it is let go.
+// jammed is a store that commits nothing until it is released.
 type jammed struct {
 	store.Store
 	free chan struct{}
@@ -41,8 +41,8 @@ func (j jammed) Commit(ctx context.Context, shard int, c *store.Commit) error {
 }
 
 // A store that hangs lets the log fill up until it refuses more. The edge and the
-// aggregator have faults that say so; once it goes on, all hits are counted and
-// nothing is wrong.
+// aggregator have faults; once the store goes on, all hits are counted and the
+// faults end.
 func TestProgressIsWatchedOnBothSides(t *testing.T) {
 	t.Parallel()
 	const (

@@ -11,14 +11,14 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-// logs are the access logs that imports are checked with.
+// logs are the access logs that the test imports.
 var logs = map[string]string{
 	"sample":   "testdata/access.log",
 	"real log": "../../shared/data/semicomplete-access.log", // not part of this repository
 }
 
-// TestImport imports access logs with the aggregator's command, and holds the
-// board of every day to a count of the log in the plainest code. A second import
+// TestImport imports access logs with the aggregator's command, and compares the
+// board of every day with a count of the log in the simplest code. A second import
 // must change nothing.
 func TestImport(t *testing.T) {
 	t.Parallel()
@@ -38,11 +38,11 @@ func TestImport(t *testing.T) {
 				t.Parallel()
 				rules := stack.WriteRules(t, plaincount.Rules)
 				data := t.TempDir()
-				// Nobody uses the directory: the import starts what it needs by itself.
+				// Nobody uses the directory: the import starts the embedded backend itself.
 				importLog(t, file, "-data", data, "-rules", rules)
 				edge := stack.StartEdge(t, stack.EdgeOptions{Broker: "embedded " + data, Rules: rules})
 				boardsAre(t, want, edge.URL)
-				// Now a site does.
+				// Now a site uses it.
 				importLog(t, file, "-data", data)
 				boardsAre(t, want, edge.URL)
 			})
@@ -50,7 +50,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// plainCount counts a log in the plainest code.
+// plainCount counts a log in the simplest code.
 func plainCount(t *testing.T, file string) *plaincount.Counts {
 	t.Helper()
 	log, err := os.Open(filepath.FromSlash(file))

@@ -17,11 +17,11 @@ var reloads = flag.Int("reloads", 50, "how often TestReload reloads")
 
 // TestReload reloads Caddy again and again under load.
 //
-// Where the kernel has given a new connection to the listener of the old
-// configuration, and that is closed before it accepts it, or before it has read
-// a request, the connection is closed without an answer. Caddy without Hotboard
-// does the same, on Linux, since it opens listeners with SO_REUSEPORT. Such a
-// request is sent again, as browsers do; no part of Caddy has seen it.
+// When the kernel has given a new connection to the listener of the old
+// configuration, and that listener closes before it accepts the connection or reads
+// a request from it, the connection is closed without an answer. Caddy without
+// Hotboard does the same on Linux, since it opens listeners with SO_REUSEPORT. The
+// load sends such a request again, like browsers; no part of Caddy has seen it.
 func TestReload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reloads for half a minute, which -short is too short for")
@@ -50,15 +50,15 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// reload reloads an edge under load, in turns with two configurations, and
-// looks for what grows. No request may fail.
+// reload reloads an edge under load, alternating between two configurations, and
+// looks for growth. No request may fail.
 func reload(t *testing.T, edge *stack.Edge) *ledger {
 	t.Helper()
 	configs := []string{changedConfig(t, edge), edge.Config}
 
 	l := startLoad(t, loadOptions{sites: []string{edge.URL}, beacons: 100, pages: 100, strict: true, redial: true})
 	enough(t, l, 100)
-	for i := range 6 { // what is only made once is made now
+	for i := range 6 { // a warm-up, for whatever is allocated only once
 		edge.Reload(t, configs[i%2])
 	}
 	before := sizeOf(t, edge)
@@ -94,7 +94,7 @@ func reload(t *testing.T, edge *stack.Edge) *ledger {
 	if got := m.Sum("hotboard_edge_requests_total", `reason="counted"`); got != want {
 		t.Errorf("the metrics have counted %v requests, and %v were answered", got, want)
 	}
-	// A handler that panics closes the connection too.
+	// A panic in a handler closes the connection too.
 	if strings.Contains(edge.Printed(), "panic") {
 		t.Error("the edge has panicked")
 	}
@@ -103,8 +103,8 @@ func reload(t *testing.T, edge *stack.Edge) *ledger {
 	return ledger
 }
 
-// changedConfig writes a configuration that differs from the edge's in the
-// rules and in the handler, and returns its path.
+// changedConfig writes a configuration that differs from the edge's in the rules
+// and in the handler, and returns its path.
 func changedConfig(t *testing.T, edge *stack.Edge) string {
 	t.Helper()
 	text, err := os.ReadFile(edge.Config)
@@ -123,16 +123,16 @@ func changedConfig(t *testing.T, edge *stack.Edge) string {
 	return file
 }
 
-// size is what a process takes.
+// size is a process's use of resources.
 type size struct {
 	Goroutines int
-	HeapBytes  int // after a collection
+	HeapBytes  int // after a garbage collection
 	RSSBytes   int
 }
 
-// Bounds of what a process may grow by in all reloads together. One goroutine or
-// 100 kB that each of 50 reloads leaves behind are more. Requests that are under
-// way take goroutines, and the runtime gives memory back when it likes.
+// Bounds of the growth of a process in all reloads together. Each is below one
+// goroutine or 100 kB for each of 50 reloads. Requests in progress take goroutines,
+// and the runtime returns memory late.
 const (
 	moreGoroutines = 15
 	moreHeapBytes  = 5 << 20

@@ -14,8 +14,8 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// rolledBack takes a store back under light load, and holds the aggregators to
-// noticing that and to counting everything again.
+// rolledBack takes a store back under light load, and checks that the aggregators
+// notice it and count everything again.
 func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 	t.Helper()
 	t.Parallel()
@@ -26,7 +26,7 @@ func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 
 	takeBack(s, l)
 
-	var saw *stack.Aggregator // the one that folded what was taken back
+	var saw *stack.Aggregator // the one that folded the messages before the rollback
 	eventually(t, func() string {
 		for _, a := range s.Aggregators {
 			m, err := a.Metrics()
@@ -53,7 +53,7 @@ func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 	eventually(t, func() string { return unready(s.Aggregators, faults.StoreBehind) })
 }
 
-// enough waits until n more beacons were acknowledged.
+// enough waits for n more acknowledged beacons.
 func enough(t *testing.T, l *load, n int) {
 	t.Helper()
 	until := l.ledger.acknowledged() + n
@@ -96,7 +96,7 @@ func TestRedisRestoredFromOlderDump(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The log of the server stays: CopyFS does not write over it.
+		// The log of the server stays: CopyFS does not overwrite it.
 		if err := os.CopyFS(filepath.Join(s.Redis.Dir, "appendonlydir"), os.DirFS(filepath.Join(backup, "appendonlydir"))); err != nil {
 			t.Fatal(err)
 		}

@@ -14,14 +14,14 @@ import (
 
 var soak = flag.Duration("soak", 20*time.Second, "how long TestSoak takes; see soak.sh")
 
-// How often TestSoak does something to a process.
+// Intervals between TestSoak's actions.
 const (
 	soakReload = 2 * time.Second
 	soakKill   = 5 * time.Second
 )
 
-// TestSoak runs a stack under load, with reloads and a kill now and then. One
-// edge and one aggregator are never killed: these must not grow.
+// TestSoak runs a stack under load, with reloads and a kill now and then. One edge
+// and one aggregator are never killed: these must not grow.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, stack.Options{Edges: 2, Aggregators: 2})
@@ -39,7 +39,7 @@ func TestSoak(t *testing.T) {
 	}
 	configs := []string{changedConfig(t, edge), edge.Config}
 	l := startLoad(t, loadOptions{sites: []string{edge.URL, s.Edges[1].URL}, beacons: 100, pages: 50, redial: true})
-	// Each once, so that what is only made once is made now.
+	// A warm-up, for whatever is allocated only once.
 	for i, v := range victims {
 		edge.Reload(t, configs[i%2])
 		v.Relaunch()
@@ -91,12 +91,12 @@ func TestSoak(t *testing.T) {
 		fmt.Fprintf(w, "%s\t%d %d %d\t%d %d %d\t%d %d %d\n", p.name, p.first.rss>>20, p.most.rss>>20, p.last.rss>>20,
 			p.first.goroutines, p.most.goroutines, p.last.goroutines, p.first.files, p.most.files, p.last.files)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // a strings.Builder accepts everything
 	t.Logf("%v with %d reloads and %d kills: acknowledged %d, lost %d, double %d, and %d pages\n%s",
 		*soak, reloads, kills, b.acknowledged, b.lost, b.double, ledger.pageViews(), &table)
 }
 
-// watched is a process whose size is looked at.
+// watched is a process whose size is measured.
 type watched struct {
 	name              string
 	pid               int
@@ -104,7 +104,7 @@ type watched struct {
 	first, most, last usage
 }
 
-// usage is what a process takes.
+// usage is a process's use of resources.
 type usage struct{ rss, goroutines, files int }
 
 // look measures a process.
@@ -131,16 +131,15 @@ func (w *watched) look(t *testing.T) usage {
 	return w.last
 }
 
-// Bounds of what a process may grow by, however long it takes. Connections of
-// the load take files and goroutines, and the runtime gives memory back when it
-// likes.
+// Bounds of the growth of a process, however long the test runs. Connections of the
+// load take files and goroutines, and the runtime returns memory late.
 const (
 	soakGoroutines = 2 * moreGoroutines
 	soakFiles      = 20
 	soakRSS        = 64 << 20
 )
 
-// grown returns in what a process takes too much, or "".
+// grown describes a process's growth beyond the bounds, or is "".
 func (w *watched) grown(now usage) string {
 	if now.goroutines > w.first.goroutines+soakGoroutines || now.files > w.first.files+soakFiles || now.rss > w.first.rss+soakRSS {
 		return fmt.Sprintf("the %s has grown from %+v to %+v", w.name, w.first, now)

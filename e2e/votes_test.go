@@ -21,8 +21,8 @@ import (
 
 var voters = flag.Int("voters", 4000, "how many users vote in TestVotes, 30 times each or more")
 
-// voteRules are a poll in which every vote of the test is an option of its own, so
-// that each can be told from the others in the counts, and one of three options.
+// voteRules are a poll in which every vote of the test has an option of its own, so
+// that the counts tell them apart, and one of three options.
 const voteRules = `lists:
   - name: wishes
     zone: Europe/Berlin
@@ -42,23 +42,24 @@ limits:
 
 const (
 	maxWishes = 25 // as in voteRules
-	// moreWishes is how many more than that every user tries.
+	// moreWishes is the number of votes above the limit that every user tries.
 	moreWishes = 5
-	// maxCalls is how often a user tries. While edges are killed, some calls fail.
+	// maxCalls is the number of tries of a user. While edges are killed, some calls
+	// fail.
 	maxCalls = 200
-	// voteKills is how many processes are killed at least.
+	// voteKills is the least number of kills.
 	voteKills = 25
 )
 
-// ballots is what one user knows of the votes that were cast.
+// ballots is one user's knowledge of the votes.
 type ballots struct {
 	mu sync.Mutex
-	// wishes holds, for each option that was voted for, whether that was accepted.
+	// wishes holds, for each option with a vote, whether the vote was accepted.
 	wishes map[string]bool
-	// polled and accepted say whether there was a vote in the poll, and an answer
-	// that accepts it.
+	// polled and accepted are true after a vote in the poll, and after an answer that
+	// accepts it.
 	polled, accepted bool
-	limited          int // votes that an edge refused by a limit
+	limited          int // votes that a limit refused at an edge
 }
 
 // election is many users who vote on all edges at once.
@@ -68,11 +69,11 @@ type election struct {
 	sites  []string
 	users  []ballots
 	failed atomic.Int64  // calls without an answer, or with 503
-	again  *rate.Limiter // how fast users try again after those
+	again  *rate.Limiter // rate of retries after failed calls
 }
 
-// campaign has every user vote, until each had as many votes accepted as the limit
-// has room for and was refused more.
+// campaign makes every user vote until the limit accepts no more of that user's
+// votes.
 func (e *election) campaign(ctx context.Context, parallel int) {
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -90,8 +91,8 @@ func (e *election) campaign(ctx context.Context, parallel int) {
 	wg.Wait()
 }
 
-// vote casts the votes of one user, on the edges in turns: now one, now many, and
-// two calls at once.
+// vote casts the votes of one user, on the edges in turns: sometimes one, sometimes
+// many, and two calls at once.
 func (e *election) vote(ctx context.Context, n int) {
 	var calls sync.WaitGroup
 	for call := 0; call < maxCalls && !e.done(n); call += 2 {
@@ -185,14 +186,14 @@ func (e *election) call(ctx context.Context, n, call int) {
 	}
 }
 
-// result is what the counts say to what the users know.
+// result is the comparison of the counts with the users' knowledge.
 type result struct {
 	tried, accepted, counted, unknown int
 	exact                             int // users who had as many counted as the limit allows
 }
 
-// check compares the counts of the wishes and of the poll with what the users
-// know; wrong is "" when all is as it has to be.
+// check compares the counts of the wishes and of the poll with the users'
+// knowledge; wrong is "" when they agree.
 func (e *election) check(wishes, poll map[string]int) (r result, wrong string) {
 	found := 0
 	for n := range e.users {
@@ -243,9 +244,10 @@ func (e *election) check(wishes, poll map[string]int) (r result, wrong string) {
 	return r, ""
 }
 
-// TestVotes has many users vote on two edges at once, each more often than may be,
-// while processes of every kind are killed as kill -9 does. Every accepted vote is
-// counted once, or was more than the limit allows; and nobody has more counted.
+// TestVotes makes many users vote on two edges at once, each more often than
+// allowed, while processes of every kind are killed like kill -9. Every accepted
+// vote is counted once, or was above the limit; and no user has more counted than
+// allowed.
 func TestVotes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes for a minute, which -short is too short for")
@@ -326,7 +328,7 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// unshared says which edge does not know the secrets that votes need, or is "".
+// unshared names an edge without the secrets for votes, or is "".
 func unshared(edges []*stack.Edge) string {
 	for i, e := range edges {
 		if m, err := e.Metrics(); err != nil || m["hotboard_edge_salt_shared"] != 1 {
@@ -336,7 +338,7 @@ func unshared(edges []*stack.Edge) string {
 	return ""
 }
 
-// TestElection shows that the check finds what it is there to find.
+// TestElection checks that the check finds mistakes.
 func TestElection(t *testing.T) {
 	t.Parallel()
 	e := &election{users: make([]ballots, 2)}

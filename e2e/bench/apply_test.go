@@ -77,8 +77,8 @@ func traffic(n int, end time.Time) []hit.Hit {
 	return hits
 }
 
-// publish puts hits on the log as one edge does, and returns how many batches
-// each shard has.
+// publish puts hits on the log like an edge, and returns the number of batches of
+// each shard.
 func publish(t testing.TB, nc *nats.Conn, hits []hit.Hit, shards int) []uint64 {
 	t.Helper()
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
@@ -120,8 +120,8 @@ func publish(t testing.TB, nc *nats.Conn, hits []hit.Hit, shards int) []uint64 {
 	return seqs
 }
 
-// applied waits until the counts include what publish put on the log, and
-// returns how long that took.
+// applied waits until the counts include the batches of publish, and returns how
+// long that took.
 func applied(t testing.TB, nc *nats.Conn, s store.Store, seqs []uint64) time.Duration {
 	t.Helper()
 	in, err := ingest.New(ingest.Options{
@@ -209,7 +209,7 @@ func TestApplyRedis(t *testing.T) {
 	row("apply, log to redis-server", fmt.Sprintf("%.0f hits/s", rate), fmt.Sprintf("plain per-hit %.0f hits/s", plain), fmt.Sprintf("%.1f", rate/plain), ">= 100000/s, >= 8")
 }
 
-// check makes sure that what was measured has counted.
+// check makes sure that the measured run has counted its hits.
 func check(t testing.TB, s store.Store, n int64) {
 	t.Helper()
 	b := board.New(s, func() *ruleset.Ruleset { return theRules }, time.Now)
@@ -222,9 +222,9 @@ func check(t testing.TB, s store.Store, n int64) {
 	}
 }
 
-// plainRate is what one writes first: for every hit SET NX for the duplicate,
-// SADD and EXPIRE for the uniques, ZINCRBY for the board, ZREVRANGE and SET for
-// the list that is served; 32 connections at once.
+// plainRate measures the first implementation that comes to mind: for every hit SET
+// NX for duplicates, SADD and EXPIRE for uniques, ZINCRBY for the board, ZREVRANGE
+// and SET for the served list; 32 connections at once.
 func plainRate(t testing.TB, socket string, hits []hit.Hit) float64 {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, PoolSize: 32})

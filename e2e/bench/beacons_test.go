@@ -23,7 +23,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Beacons that are on the edge's disk when they are answered and are published,
+// Beacons that are answered when they are on the edge's disk, and then published,
 // against the same POST answered by Caddy's respond. Caddy, wrk and nats-server
 // share the machine; no aggregator runs.
 func TestBeacons(t *testing.T) {
@@ -45,8 +45,7 @@ func TestBeacons(t *testing.T) {
 }
 
 // Beacons through the whole chain: wrk, Caddy, nats-server, the aggregator and
-// redis-server share the machine, and the time goes on until the last one is in
-// the counts.
+// redis-server share the machine, and the clock runs until the last one is counted.
 func TestBeaconChain(t *testing.T) {
 	wanted(t)
 	dir := t.TempDir()
@@ -58,8 +57,8 @@ func TestBeaconChain(t *testing.T) {
 	chain(t, "beacons, counted", s, "articles", script, module, ">= 10000/s")
 }
 
-// The same of votes, each by another user, with three limits of which two are
-// held by the aggregator too.
+// The same for votes, each by another user, with three limits of which the
+// aggregator enforces two.
 func TestVoteChain(t *testing.T) {
 	wanted(t)
 	dir := t.TempDir()
@@ -91,8 +90,8 @@ func TestVoteChain(t *testing.T) {
 	chain(t, "votes, counted", s, "songs", script, module, ">= 8000/s")
 }
 
-// firstVote waits until an edge takes a vote, for which it has to have the secrets
-// that all edges share, and until that one is counted.
+// firstVote waits until an edge has the shared secrets and accepts a vote, and
+// until that vote is counted.
 func firstVote(t *testing.T, s store.Store, url string) {
 	t.Helper()
 	accepted := false
@@ -120,7 +119,7 @@ func firstVote(t *testing.T, s store.Store, url string) {
 
 const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// counted returns how many hits of a list are in the counts.
+// counted returns the number of counted hits of a list.
 func counted(t *testing.T, s store.Store, list string) (n int64) {
 	t.Helper()
 	shards, err := s.Totals(t.Context(), []store.Set{{List: list, Name: "all"}})
@@ -133,8 +132,8 @@ func counted(t *testing.T, s store.Store, list string) (n int64) {
 	return n
 }
 
-// chain loads an edge, waits until all is counted, and states the rate of both
-// together.
+// chain loads an edge, waits until everything is counted, and reports the rate of
+// both together.
 func chain(t *testing.T, name string, s store.Store, list, script, url, goal string) {
 	t.Helper()
 	before := counted(t, s, list)
@@ -184,7 +183,7 @@ func beaconEdge(dir string, nc *nats.Conn) string {
 	}`, filepath.Join(dir, "spool"), nc.ConnectedUrl())
 }
 
-// connections is how many clients wait for an answer at a time.
+// connections is the number of clients waiting for an answer at a time.
 const connections = 256
 
 // post writes a script for wrk that posts JSON: body is an expression of Lua in
@@ -217,7 +216,7 @@ type loaded struct {
 
 var requestsTotal = regexp.MustCompile(`(\d+) requests in`)
 
-// load202 loads url by one thread of wrk. All answers have to be good.
+// load202 loads url with one thread of wrk. Every answer must be 202.
 func load202(t *testing.T, script, url string, d time.Duration) loaded {
 	t.Helper()
 	wrk, err := exec.LookPath("wrk")

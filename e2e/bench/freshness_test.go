@@ -24,8 +24,8 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// From the moment an edge has accepted a hit until /hot shows it, while 20,000
-// hits a second go the same way. The time slice of a second is part of it.
+// The time from accepting a hit until /hot shows it, while 20,000 hits a second go
+// the same way. It includes the time slice of a second.
 func TestFreshness(t *testing.T) {
 	wanted(t)
 	const (
@@ -62,8 +62,8 @@ func TestFreshness(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 
-	// A probe is a hit of one item from a new visitor: the n-th is visible when
-	// the item has n views.
+	// A probe is a hit of one item from a new visitor: the n-th is visible when the
+	// item has n views.
 	var (
 		mu       sync.Mutex
 		accepted []time.Time
@@ -81,7 +81,7 @@ func TestFreshness(t *testing.T) {
 			case <-tick.C:
 			}
 			h := hit.Hit{Kind: hit.View, List: "probes", Item: "probe", Visitor: n, Time: time.Now().UnixMilli()}
-			mu.Lock() // nobody may see it before it is noted
+			mu.Lock() // a probe must be recorded before anyone can see it
 			if err := box.Append(ctx, h); err == nil {
 				accepted = append(accepted, time.Now())
 			}
@@ -112,8 +112,8 @@ func TestFreshness(t *testing.T) {
 		fmt.Sprintf("beside %.0f hits/s", float64(sent)/time.Since(begin).Seconds()), "-", "p99 <= 1.5 s at 20000/s")
 }
 
-// load offers hits at a steady rate, as page views do, and returns how many
-// were taken.
+// load offers hits at a steady rate, like page views, and returns how many the edge
+// took.
 func load(t *testing.T, ctx context.Context, box *outbox.Outbox, rate int) (sent int) {
 	hits := traffic(rate*4, time.Now())
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -135,7 +135,7 @@ func load(t *testing.T, ctx context.Context, box *outbox.Outbox, rate int) (sent
 	}
 }
 
-// probesSeen returns how many probes the day's board shows.
+// probesSeen returns the number of probes on the day's board.
 func probesSeen(t *testing.T, url string) int {
 	t.Helper()
 	resp, err := http.Get(url + "/hot?list=probes&period=day")

@@ -14,9 +14,9 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-// Page views through Caddy with the module, every one of them counted, against
-// the same binary without the directive. Caddy, wrk and nats-server share the
-// machine. The two are measured in turn, because machines get slower and faster.
+// Counted page views through Caddy with the module, against the same binary without
+// the directive. Caddy, wrk and nats-server share the machine. The two runs
+// alternate, because machines get slower and faster.
 func TestPages(t *testing.T) {
 	wanted(t)
 	wrk, err := exec.LookPath("wrk")
@@ -73,7 +73,7 @@ request = function()
 end
 `
 
-// startCaddy runs a Caddy that serves the site, and returns its URL.
+// startCaddy runs a Caddy with the site, and returns its URL.
 func startCaddy(t *testing.T, dir, name, global, directive string) string {
 	t.Helper()
 	port := services.FreePort(t)

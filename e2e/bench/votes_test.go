@@ -23,7 +23,7 @@ const (
 	voters  = 300000
 )
 
-// pollRules has three calendar windows that every vote is held to.
+// pollRules has three calendar windows for every vote.
 func pollRules(t testing.TB) *ruleset.Ruleset {
 	t.Helper()
 	r := &ruleset.Ruleset{
@@ -38,8 +38,8 @@ func pollRules(t testing.TB) *ruleset.Ruleset {
 	return r
 }
 
-// ballot makes n votes over a day that ends at end, and says how many of them
-// their quotas let through.
+// ballot makes n votes over a day that ends at end, and returns how many of them
+// their quotas admit.
 func ballot(n int, end time.Time) (votes []hit.Hit, counted int64) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	windows := theRules.Limits[0].Windows
@@ -72,7 +72,7 @@ func ballot(n int, end time.Time) (votes []hit.Hit, counted int64) {
 	return votes, counted
 }
 
-// applyVotes counts n votes into a store, and prints how fast.
+// applyVotes counts n votes into a store, and prints the rate.
 func applyVotes(t *testing.T, what string, s store.Store, n int, goal string) {
 	t.Helper()
 	nc := connect(t)
@@ -91,8 +91,8 @@ func applyVotes(t *testing.T, what string, s store.Store, n int, goal string) {
 	row(what, fmt.Sprintf("%.0f votes/s", float64(n)/took.Seconds()), fmt.Sprintf("%d of %d counted", counted, n), "-", goal)
 }
 
-// Votes of one poll, and so of one shard, from the log into redis-server, each
-// held to three quotas.
+// Votes of one poll, and so of one shard, from the log into redis-server, each with
+// three quotas.
 func TestApplyVotesRedis(t *testing.T) {
 	wanted(t)
 	theRules = pollRules(t)

@@ -14,11 +14,11 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-// patience bounds what is waited for; nothing takes that long unless it fails.
+// patience bounds every wait; only failures take that long.
 const patience = 60 * time.Second
 
-// device is a kind of browser. Headless Chromium says in its User-Agent that it is
-// one, and would be taken for a bot.
+// device is a kind of browser. The User-Agent of headless Chromium would make it a
+// bot.
 type device struct {
 	name      string
 	userAgent string
@@ -37,8 +37,8 @@ var devices = []device{
 	},
 }
 
-// startBrowser runs a Chromium until the test ends, and returns the context that
-// tabs are made in.
+// startBrowser runs a Chromium until the test ends, and returns the context for its
+// tabs.
 func startBrowser(t *testing.T, d device) context.Context {
 	t.Helper()
 	options := []chromedp.ExecAllocatorOption{
@@ -46,7 +46,7 @@ func startBrowser(t *testing.T, d device) context.Context {
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.UserAgent(d.userAgent),
 		chromedp.WindowSize(d.width, d.height),
-		chromedp.NoSandbox, // which root cannot have
+		chromedp.NoSandbox, // which root cannot use
 		chromedp.NoFirstRun,
 		chromedp.Headless,
 		chromedp.DisableGPU,
@@ -69,8 +69,8 @@ func startBrowser(t *testing.T, d device) context.Context {
 	return ctx
 }
 
-// noMistakes fails the test when the page that is shown threw an error or broke
-// its content security policy.
+// noMistakes fails the test when the current page threw an error or broke its
+// content security policy.
 func (b *tab) noMistakes() {
 	b.t.Helper()
 	if m := eval[[]string](b, `window.mistakes || []`); len(m) > 0 {
@@ -88,7 +88,7 @@ func newTab(t *testing.T, browser context.Context) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil { // without a limit: it would be that of the tab
+	if err := chromedp.Do(ctx); err != nil { // without a limit, which would be the tab's
 		t.Fatal(err)
 	}
 	b := &tab{t, ctx}
@@ -108,13 +108,13 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// visit goes to a page as by the address bar, and returns when it has loaded.
+// visit opens a page as from the address bar, and returns when it has loaded.
 func (b *tab) visit(url string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url))
 }
 
-// before runs a script in every page from now on before the page's own.
+// before runs a script in every page from now on, before the page's own scripts.
 func (b *tab) before(script string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -123,8 +123,7 @@ func (b *tab) before(script string) {
 	}))
 }
 
-// eval runs a script in the page, waits when it returns a promise, and returns
-// the result.
+// eval runs a script in the page, waits for a promise, and returns the result.
 func eval[T any](b *tab, script string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

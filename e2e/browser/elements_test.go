@@ -44,7 +44,7 @@ func elements(s *scenario) {
 	s.visit(s.URL + "/index/" + s.list)
 	s.until(`[...document.querySelectorAll("hot-list, hot-count")].every((e) => e.matches("[state]:not([state=loading])"))`)
 
-	// What there is, one line for each element.
+	// One line for each element.
 	got := eval[map[string]string](s.tab, `Object.fromEntries([...document.querySelectorAll("hot-list, hot-count")].map((e) => [e.id,
 		e.getAttribute("state") + (e.hasAttribute("stale") ? " stale" : "") + ": " +
 		(e.matches("hot-count") ? e.textContent : [...e.querySelectorAll("li:not([hidden])")].map((li) => li.innerText.trim()).join(" | "))]))`)
@@ -85,7 +85,7 @@ func elements(s *scenario) {
 		s.Errorf("the counts of the page were asked for with %q, want one request %s", asked, want)
 	}
 
-	// The list moves while somebody is on it.
+	// The list moves under a visitor's pointer.
 	eval[chromedp.Void](s.tab, `document.querySelector("#own a[href='/own/a']").focus()`)
 	s.readers("other", 1300)
 	s.until(`[...document.querySelectorAll("#own li:not([hidden])")].map((li) => li.dataset.item).join() === "other,2026/b c,a"`)
@@ -94,12 +94,12 @@ func elements(s *scenario) {
 	if on := eval[string](s.tab, `document.activeElement.getAttribute("href")`); on != "/own/a" {
 		s.Errorf("the focus has gone to %q", on)
 	}
-	// Its attributes are heeded when they change.
+	// The element follows changes of its attributes.
 	eval[chromedp.Void](s.tab, `document.querySelector("#short").setAttribute("limit", 2)`)
 	s.until(`document.querySelectorAll("#short li").length === 2`)
 	eval[chromedp.Void](s.tab, `document.querySelector("#own").remove()`)
 
-	// What it was asked for before comes too late.
+	// An answer to the old attributes comes too late.
 	slow := "/index/" + s.list + "/slow.json"
 	s.mu.Lock()
 	s.pages[slow] = webpage{html: `{"items":[{"id":"late"`, rest: `}]}`}

@@ -29,7 +29,7 @@ func TestPollSite(t *testing.T) {
 		"dir hotboard-data", "dir "+filepath.Join(t.TempDir(), "hotboard-data"),
 		"caddyfile-examples/poll/site", site,
 		"max 1 per day", "max 1 per campaign", // no midnight comes between
-		"confirm 2s", "confirm 10s", // on a machine that has other things to do
+		"confirm 2s", "confirm 10s", // on a busy machine
 	).Replace(string(text))
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

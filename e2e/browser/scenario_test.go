@@ -16,7 +16,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// scenario is one visitor on pages of one list, which nobody else visits.
+// scenario is one visitor on the pages of a list of its own.
 type scenario struct {
 	*testing.T
 	*site
@@ -25,19 +25,19 @@ type scenario struct {
 	want tally
 }
 
-// tally is what came of a scenario.
+// tally is the result of a scenario.
 type tally struct {
 	Beacons []beacon // in any order: several may be on their way at once
-	// Requests are what the edge made of requests and beacons.
+	// Requests counts the edge's verdicts on requests and beacons.
 	Requests map[ruleset.Reason]int
-	// Items are what is counted, by the item's id.
+	// Items are the counted items, by id.
 	Items map[string]views
 }
 
-// views are those of an item that were counted, and the same visitor's that were not.
+// views are the counted views of an item, and the same visitor's duplicates.
 type views struct{ Counted, Duplicates int }
 
-// readers report views of an item, each of them one, as if they were n visitors.
+// readers reports one view of an item by each of n visitors.
 func (s *scenario) readers(item string, n int) {
 	s.Helper()
 	for from := 0; from < n; from += 500 {
@@ -85,7 +85,7 @@ func (s *scenario) serve(path string, p webpage) {
 	s.pages[path] = p
 }
 
-// expect waits until what came of the scenario is as it should be.
+// expect waits until the scenario has the expected result.
 func (s *scenario) expect(want tally) {
 	s.Helper()
 	s.want = want
@@ -106,8 +106,8 @@ func (s *scenario) expect(want tally) {
 	}
 }
 
-// differs returns in what the tally is not as expected. Asked again at the end of
-// the test, it finds what came too late to be noticed.
+// differs returns how the tally differs from the expected one. At the end of the
+// test, another call finds late changes.
 func (s *scenario) differs() string {
 	got := tally{Requests: map[ruleset.Reason]int{}, Items: map[string]views{}}
 	got.Beacons, _ = s.beacons(s.list)
@@ -142,7 +142,7 @@ func (s *scenario) differs() string {
 	return cmp.Diff(want, got)
 }
 
-// read asks the Caddy for what it has counted.
+// read asks the Caddy for its counts.
 func (s *scenario) read(path string, v any) error {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.edgeURL+path, nil)
 	if err != nil {

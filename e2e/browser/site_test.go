@@ -21,26 +21,26 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 )
 
-// site is a Caddy with Hotboard before pages that a test makes up. Between it and
-// the browser there is a proxy, which writes down what is asked for.
+// site is a Caddy with Hotboard before the pages of a test. A proxy between it and
+// the browser records all requests.
 type site struct {
-	// URL is the site's; Heeding that of the same site with honor_opt_out; Other
-	// that of another site with the same pages, without Hotboard, whose pages may
-	// send beacons to the first.
+	// URL is the site's; Heeding is the same site's with honor_opt_out; Other is
+	// another site's, with the same pages but without Hotboard, whose pages may send
+	// beacons to the first.
 	URL, Heeding, Other string
 
 	edge    *stack.Edge
-	edgeURL string // of the Caddy itself, for what is not written down
+	edgeURL string // of the Caddy itself, for requests off the record
 
 	mu      sync.Mutex
 	pages   map[string]webpage
 	gates   map[string]chan struct{}
-	busy    map[string]int // 503s to answer beacons with, by list
+	busy    map[string]int // number of 503s for beacons, by list
 	log     []request
 	changed chan struct{} // closed at the next request
 }
 
-// webpage is what the site has at a path.
+// webpage is the site's content at a path.
 type webpage struct {
 	html   string
 	header []string // name, value pairs
@@ -48,7 +48,7 @@ type webpage struct {
 	rest string
 }
 
-// request is one that has been answered.
+// request is an answered request.
 type request struct {
 	method, uri string
 	purpose     string // Sec-Purpose
@@ -120,7 +120,7 @@ func (s *site) proxy(t *testing.T, caddy string) string {
 		done := request{method: r.Method, uri: r.URL.RequestURI(), purpose: r.Header.Get("Sec-Purpose"), body: string(body)}
 		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		switch {
-		case strings.HasPrefix(r.URL.Path, "/-/"): // a page says something
+		case strings.HasPrefix(r.URL.Path, "/-/"): // a page reports something
 		case s.isBusy(done):
 			w.Header().Set("Retry-After", "0.01")
 			answer.WriteHeader(http.StatusServiceUnavailable)
@@ -151,7 +151,7 @@ func (w *statusWriter) WriteHeader(status int) {
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// servePage answers for the site that the Caddy stands before.
+// servePage answers as the site behind the Caddy.
 func (s *site) servePage(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	p, ok := s.pages[r.URL.Path]
@@ -177,7 +177,7 @@ func (s *site) servePage(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, p.rest)
 }
 
-// gate is closed by open. A page waits for it by asking for /-/gate/<name>.
+// A gate is closed by open. A page waits for it by asking for /-/gate/<name>.
 func (s *site) gate(name string) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *site) gate(name string) chan struct{} {
 
 func (s *site) open(gate string) { close(s.gate(gate)) }
 
-// isBusy reports whether a beacon is to be answered with 503.
+// isBusy reports whether to answer a beacon with 503.
 func (s *site) isBusy(r request) bool {
 	b, ok := r.beacon()
 	if !ok {
@@ -201,7 +201,7 @@ func (s *site) isBusy(r request) bool {
 	return s.busy[b.list()] >= 0
 }
 
-// await returns when a request was answered that is as wanted.
+// await returns when a request with the wanted properties was answered.
 func (s *site) await(t *testing.T, what string, wanted func(request) bool) request {
 	t.Helper()
 	limit := time.NewTimer(patience)
@@ -231,7 +231,7 @@ func (s *site) said(t *testing.T, uri string) {
 	s.await(t, "request for "+uri, func(r request) bool { return r.uri == uri })
 }
 
-// beacon is what the script reports.
+// beacon is a report of the script.
 type beacon struct {
 	Page        string `json:"page"`
 	Navigation  string `json:"navigation"`
@@ -240,7 +240,7 @@ type beacon struct {
 	PublishedAt string `json:"publishedAt,omitempty"`
 }
 
-// list is that of the page.
+// list is the page's list.
 func (b beacon) list() string {
 	list, _, _ := strings.Cut(strings.TrimPrefix(b.Page, "/"), "/")
 	return list
@@ -259,7 +259,7 @@ func (r request) beacon() (beacon, bool) {
 	return b, true
 }
 
-// beacons returns what was reported of a list's pages and how it was answered.
+// beacons returns the reports from a list's pages, with their answers.
 func (s *site) beacons(list string) (sent []beacon, statuses []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// requests is short for what the edge made of requests and beacons.
+// requests is short for the edge's verdicts on requests and beacons.
 type requests = map[ruleset.Reason]int
 
 var scenarios = []struct {
@@ -117,7 +117,7 @@ var scenarios = []struct {
 			Items:    map[string]views{"a": {1, 0}, "b": {1, 0}},
 		})
 	}},
-	{"link-prefetched", func(s *scenario) { // the old way, by which the browser's cache has the page
+	{"link-prefetched", func(s *scenario) { // the old way: the page is in the browser's cache
 		s.serve(s.path("b"), webpage{html: scriptTag, header: []string{"Cache-Control", "max-age=600"}})
 		s.serve(s.path("a"), webpage{html: scriptTag + `<link rel=prefetch href="` + s.path("b") + `"><a href="` + s.path("b") + `">b</a>`})
 		s.visit(s.URL + s.path("a"))
@@ -161,7 +161,7 @@ var scenarios = []struct {
 			Items:    map[string]views{"a": {1, 1}},
 		})
 	}},
-	{"attributes", func(s *scenario) { // of the page that was loaded, and not of others
+	{"attributes", func(s *scenario) { // of the loaded page, and not of others
 		s.serve(s.path("deeper/page"), webpage{html: `<script src="/hotboard.js" async data-always
 			data-item="the item" data-list="` + s.list + `" data-published="2026-01-02T03:04:05Z"></script>`})
 		s.visit(s.URL + s.path("deeper/page"))
@@ -184,7 +184,7 @@ var scenarios = []struct {
 			Items:    map[string]views{"a": {1, 1}},
 		})
 	}},
-	{"frame", func(s *scenario) { // what is in a frame is no view to the edge either
+	{"frame", func(s *scenario) { // views in a frame do not count at the edge either
 		s.serve(s.path("a"), webpage{html: scriptTag + `<iframe src="` + s.path("b") + `"></iframe>`})
 		s.serve(s.path("b"), webpage{html: always})
 		s.visit(s.URL + s.path("a"))
@@ -221,7 +221,7 @@ var scenarios = []struct {
 		eval[chromedp.Void](s.tab, `history.pushState(null, "", "`+s.path("b")+`")`)
 		s.expect(tally{Requests: requests{"opt_out": 1}})
 	}},
-	{"opt-out-unheeded", func(s *scenario) { // a site that does not heed it
+	{"opt-out-unheeded", func(s *scenario) { // a site that ignores it
 		s.serve(s.path("a"), webpage{html: always})
 		s.optOut()
 		s.visit(s.URL + s.path("a"))
@@ -245,7 +245,7 @@ var scenarios = []struct {
 			s.Errorf("the answers were %v", statuses)
 		}
 	}},
-	{"too-busy", func(s *scenario) { // it gives up
+	{"too-busy", func(s *scenario) { // the script gives up
 		s.serve(s.path("a"), webpage{html: always})
 		s.answerBusy(9)
 		s.visit(s.URL + s.path("a"))
@@ -256,7 +256,7 @@ var scenarios = []struct {
 			Items:    map[string]views{"a": {1, 0}},
 		})
 	}},
-	{"other-site", func(s *scenario) { // which is named in allow_origins
+	{"other-site", func(s *scenario) { // named in allow_origins
 		s.serve(s.path("a"), webpage{html: `<script src="` + s.URL + `/hotboard.js" async data-always></script>`})
 		s.visit(s.Other + s.path("a"))
 		s.expect(tally{
@@ -284,12 +284,12 @@ var scenarios = []struct {
 
 const always = `<script src="/hotboard.js" async data-always></script>`
 
-// singlePage moves about in an application that shows its pages itself.
+// singlePage walks through an application that shows its pages itself.
 func singlePage(s *scenario) {
 	s.have("a")
 	s.visit(s.URL + s.path("a"))
-	// After each step the script gets to report it: of pages that nobody had the
-	// time to see it reports the last.
+	// After each step the script has time to report it. Of a series of unseen pages it
+	// reports only the last.
 	eval[chromedp.Void](s.tab, `(async () => {
 		const turn = () => new Promise((done) => setTimeout(done));
 		const here = (path) => { history.pushState(null, "", path); return turn(); };
@@ -315,7 +315,7 @@ func singlePage(s *scenario) {
 		Beacons: []beacon{
 			{Page: s.path("b"), Navigation: "spa"},
 			{Page: s.path("corrected?q"), Navigation: "spa"},
-			{Page: s.path("unseen"), Navigation: "spa"}, // on the way back it is seen
+			{Page: s.path("unseen"), Navigation: "spa"}, // the way back shows it
 		},
 		Requests: requests{"counted": 4},
 		Items:    map[string]views{"a": {1, 0}, "b": {1, 0}, "corrected": {1, 0}, "unseen": {1, 0}},
@@ -332,14 +332,14 @@ func (b *tab) until(condition string) {
 	}
 }
 
-// follow clicks the first link that a selector finds, and waits for its page.
+// follow clicks the first link that matches a selector, and waits for its page.
 func (b *tab) follow(selector string) {
 	b.t.Helper()
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// openTab opens a page in a tab that no debugger is attached to: Chromium
-// prerenders nothing for one that has.
+// openTab opens a page in a tab without a debugger: Chromium prerenders nothing for
+// tabs with one.
 func (s *scenario) openTab(url string, background bool) target.ID {
 	s.Helper()
 	context := chromedp.FromContext(s.ctx)
@@ -356,9 +356,9 @@ func (s *scenario) openTab(url string, background bool) target.ID {
 	return r.TargetID
 }
 
-// prerender opens page a, which has the browser prerender another one, of html. It goes
-// there when the gate of its path is opened, and to page c when the one with
-// /leave after it is.
+// prerender opens page a, which makes the browser prerender another page with the
+// given html. It goes there when the gate of its path opens, and to page c when the
+// one with /leave after it does.
 func (s *scenario) prerender(path, query, html string) {
 	s.Helper()
 	a := s.path("a")
@@ -374,7 +374,7 @@ func (s *scenario) prerender(path, query, html string) {
 	s.said(s.T, "/-/loaded"+path+"?true")
 }
 
-// optOut has the browser say that its user asks not to be counted.
+// optOut makes the browser send its user's opt-out.
 func (s *scenario) optOut() {
 	s.Helper()
 	s.before(`Object.defineProperty(Navigator.prototype, "globalPrivacyControl", { get: () => true })`)

@@ -1,5 +1,4 @@
-// Package damage breaks files in the ways in which disks, operators and power cuts
-// do.
+// Package damage breaks files like failing disks, operators and power cuts.
 package damage
 
 import (
@@ -22,7 +21,7 @@ var Kinds = map[string]func(t testing.TB, path string){
 			t.Fatal(err)
 		}
 	},
-	// The same for root, who may read everything.
+	// The same for root, whom file modes do not stop.
 	"a directory": func(t testing.TB, path string) {
 		remove(t, path)
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -31,7 +30,7 @@ var Kinds = map[string]func(t testing.TB, path string){
 	},
 }
 
-// page is what databases and disks write at once, in bytes.
+// page is the unit in which databases and disks write, in bytes.
 const page = 4096
 
 // Files returns the paths, relative to dir, of all files below it.
@@ -73,7 +72,7 @@ func truncate(t testing.TB, path string, to int64) {
 	}
 }
 
-// overwrite replaces a part of a file, and does not make it longer.
+// overwrite replaces a part of a file without making it longer.
 func overwrite(t testing.TB, path string, at int64, with []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

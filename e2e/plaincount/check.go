@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// noPage is an id that only what belongs to a page has: a style sheet, a script,
-// an image, a font.
+// noPage matches ids of assets: a style sheet, a script, an image, a font.
 var noPage = regexp.MustCompile(`\.(css|js|png|gif|jpe?g|svg|ico|ttf|woff2?)$`)
 
-// CheckBoards compares the board of every day and list that a Hotboard serves at
-// url with c: the items, their order, ranks, views and uniques. It returns every
+// CheckBoards compares the board of every day and list from the Hotboard at url
+// with c: the items, their order, ranks, views and uniques. It returns every
 // difference.
 func (c *Counts) CheckBoards(ctx context.Context, url string) error {
 	var errs []error
@@ -49,8 +48,8 @@ func (c *Counts) CheckBoards(ctx context.Context, url string) error {
 	return errors.Join(errs...)
 }
 
-// CheckTotals compares the totals of every list that a Hotboard serves at url
-// with c. When they are right, every hit has been counted.
+// CheckTotals compares the totals of every list from the Hotboard at url with c.
+// When they are equal, every hit has been counted.
 func (c *Counts) CheckTotals(ctx context.Context, url string) error {
 	for _, list := range Lists {
 		var got struct {

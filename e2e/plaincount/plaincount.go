@@ -1,7 +1,7 @@
-// Package plaincount counts an access log in the plainest code: it reads every
-// line with one regular expression, keeps everything in maps, and sorts at the
-// end. Tests hold Hotboard's boards to it. It shares no code with what it
-// checks, except for the package that tells bots from people.
+// Package plaincount counts an access log in the simplest code: it reads every line
+// with one regular expression, keeps everything in maps, and sorts at the end.
+// Tests compare Hotboard's boards with it. It shares no code with them, except for
+// the package that tells bots from people.
 package plaincount
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// Rules are, as YAML, the rules that Count goes by.
+// Rules are the rules of Count, as YAML.
 const Rules = `lists:
   - name: articles
     pages: ["/articles/{id}"]
@@ -35,7 +35,7 @@ const Rules = `lists:
     dedup: 1s
 `
 
-// dedup is how long after a counted view the same visitor's next is none, by list.
+// dedup is the deduplication window of each list.
 var dedup = map[string]time.Duration{
 	"articles": 10 * time.Minute,
 	"posts":    time.Hour,
@@ -54,7 +54,7 @@ type Line struct {
 var lineFormat = regexp.MustCompile(`^(\S+) \S+ \S+ \[([^\]]+)\] "([A-Z]+) (\S+)[^"]*" (\d{3}) \S+ "[^"]*" "([^"]*)"?$`)
 
 // Read returns the lines of a log in the combined format. It fails on the first
-// one that it cannot read.
+// unreadable one.
 func Read(log io.Reader) ([]Line, error) {
 	var lines []Line
 	scan := bufio.NewScanner(log)
@@ -88,8 +88,8 @@ type Totals struct {
 	Views, Duplicates int
 }
 
-// Counts are the boards of every day, such as 2015-05-17, and list, and the
-// totals of every list.
+// Counts are the boards of every day, such as 2015-05-17, and list, and the totals
+// of every list.
 type Counts struct {
 	Boards map[string]map[string][]Row
 	Totals map[string]Totals
@@ -158,19 +158,18 @@ func Count(lines []Line) *Counts {
 	return c
 }
 
-// household is the address that a visitor is known by: of an IPv6 address the
-// first half.
+// household is a visitor's address; of an IPv6 address, the first half.
 func household(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.Is4() {
 		return ip
 	}
-	half, _ := addr.Prefix(64) // fails only for more bits than there are
+	half, _ := addr.Prefix(64) // fails only for a prefix that is too long
 	return half.String()
 }
 
-// order sorts rows by views and, where those are equal, by id, the higher first;
-// equal views have one rank.
+// order sorts rows by descending views and then by descending id; equal views share
+// one rank.
 func order(rows []Row) {
 	sort.Slice(rows, func(i, j int) bool {
 		if rows[i].Views != rows[j].Views {
@@ -192,7 +191,7 @@ func isBot(userAgent string) bool {
 	return classifier.Classify(userAgent, netip.Addr{}).Bot
 }
 
-// itemOf returns which item of which list the page of a URI is; none is "".
+// itemOf returns the list and the item of a page's URI, or "".
 func itemOf(uri string) (list, item string) {
 	path, _, _ := strings.Cut(uri, "?")
 	path, err := url.PathUnescape(path)

@@ -8,7 +8,7 @@ import (
 
 const reader = `"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"`
 
-// TestCount counts a log that is short enough to count in the head.
+// TestCount counts a log that is short enough to count by hand.
 func TestCount(t *testing.T) {
 	log := strings.Join([]string{
 		`192.0.2.1 - - [14/Mar/2024:23:50:00 +0000] "GET /articles/a/ HTTP/1.1" 200 10 "-" ` + reader,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Chromium returns the path of a Chromium or Chrome that is in the PATH.
+// Chromium returns the path of a Chromium or Chrome in the PATH.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

@@ -22,17 +22,17 @@ const natsModule = "github.com/nats-io/nats-server/v2"
 // NATS is a nats-server process with JetStream.
 type NATS struct {
 	*Process
-	// URL is how a client names the server. It stays the same over restarts.
+	// URL is the address for clients. It stays the same over restarts.
 	URL string
 	// Dir holds the streams.
 	Dir string
-	// Name is that of the server within its cluster.
+	// Name is the server's name in its cluster.
 	Name string
 }
 
-// StartNATS runs a nats-server of the version in go.mod until the test ends.
-// Every message is synced to disk before it is acknowledged. Lines of config
-// are added to its configuration.
+// StartNATS runs a nats-server of the version in go.mod until the test ends. It
+// syncs every message to disk before it acknowledges it. config adds lines to its
+// configuration.
 func StartNATS(t testing.TB, config ...string) *NATS {
 	t.Helper()
 	return StartNATSIn(t, t.TempDir(), config...)
@@ -49,8 +49,8 @@ func StartNATSIn(t testing.TB, dir string, config ...string) *NATS {
 	return n
 }
 
-// StartNATSCluster runs so many nats-servers as one cluster until the test ends.
-// A stream that is to survive the loss of one has to have 3 replicas.
+// StartNATSCluster runs so many nats-servers as one cluster until the test ends. A
+// stream needs 3 replicas to survive the loss of one.
 func StartNATSCluster(t testing.TB, size int) []*NATS {
 	t.Helper()
 	addresses, routes := make([]string, size), make([]string, size)
@@ -72,7 +72,7 @@ func StartNATSCluster(t testing.TB, size int) []*NATS {
 	return nodes
 }
 
-// newNATS returns a nats-server that is not started.
+// newNATS returns a nats-server without starting it.
 func newNATS(t testing.TB, port int, dir string, config ...string) *NATS {
 	t.Helper()
 	path, err := natsServer()
@@ -81,7 +81,7 @@ func newNATS(t testing.TB, port int, dir string, config ...string) *NATS {
 	}
 	own, address, monitor := t.TempDir(), local(port), local(FreePort(t))
 	name := "server-" + strconv.Itoa(port)
-	// By default it promises to store no more than what the disk has room for.
+	// By default it promises only as much storage as the disk has room for.
 	text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\njetstream { store_dir: %q, sync_interval: always, max_file_store: 100GB }\n%s\n",
 		name, address, monitor, dir, strings.Join(config, "\n"))
 	file := filepath.Join(own, "nats.conf")
@@ -96,7 +96,7 @@ func newNATS(t testing.TB, port int, dir string, config ...string) *NATS {
 	}
 }
 
-// natsReady reports whether clients are answered and the streams are loaded.
+// natsReady reports whether the server answers clients and has loaded its streams.
 func natsReady(ctx context.Context, addr, monitor string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -147,7 +147,7 @@ func natsServer() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	// Two tests may build at once: each in its own place, the last one stays.
+	// Two tests may build at once, each in a directory of its own; the last one stays.
 	tmp, err := os.MkdirTemp(dir, "build")
 	if err != nil {
 		return "", err

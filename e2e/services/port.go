@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// handedOut holds the ports that [FreePort] has returned. A server may take its
-// port seconds later, and no other test of this process may get it until then.
+// handedOut holds the ports that [FreePort] has returned. A server may open its
+// port seconds later; until then no other test of this process may get it.
 var handedOut sync.Map
 
-// FreePort returns a TCP port of the loopback interface that nobody listens on.
-// It lies below the range that operating systems take for outgoing connections,
-// so that a server which is killed and restarted finds its port free.
+// FreePort returns a free TCP port of the loopback interface. It lies below the
+// range that operating systems use for outgoing connections, so that a server which
+// is killed and restarted finds its port free.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -38,8 +38,8 @@ func FreePort(t testing.TB) int {
 // local returns the loopback address with a port.
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// startOnFreePort makes a process for one free port after another until it
-// starts: between looking and listening somebody else may take a port.
+// startOnFreePort creates a process for one free port after another until it
+// starts: another program may take a port between the check and the listening.
 func startOnFreePort(t testing.TB, newProcess func(port int) *Process) *Process {
 	t.Helper()
 	var err error

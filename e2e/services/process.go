@@ -1,6 +1,6 @@
-// Package services starts the servers that tests need, as real processes with
-// their data in a directory of the test, and kills them as hard as the test
-// wishes. It imports nothing but the standard library.
+// Package services starts the servers for tests, as real processes with their data
+// in a directory of the test, and kills them in any way a test needs. It imports
+// nothing but the standard library.
 package services
 
 import (
@@ -26,7 +26,7 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-// missing ends the test: a server that it needs is not to be had.
+// missing ends the test, because a server is not installed.
 func missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv(RequireEnv) == "1" {
@@ -50,8 +50,8 @@ type Process struct {
 	exited chan struct{} // closed when cmd has ended
 }
 
-// newProcess returns a process that is not started, and cleans up after it when
-// the test ends. What it prints is shown when the test fails.
+// newProcess returns a process without starting it, and cleans up when the test
+// ends. A failed test shows the process's output.
 func newProcess(t testing.TB, name, path, dir string, args []string, ready func(context.Context) error) *Process {
 	p := &Process{t: t, name: name, path: path, args: args, log: filepath.Join(dir, name+".log"), ready: ready}
 	t.Cleanup(func() {
@@ -63,8 +63,8 @@ func newProcess(t testing.TB, name, path, dir string, args []string, ready func(
 	return p
 }
 
-// Kill ends the process as kill -9 does and waits until it is gone. A process
-// that does not run is left as it is.
+// Kill ends the process like kill -9 and waits until it is gone. It does nothing
+// when the process is not running.
 func (p *Process) Kill() {
 	if p.cmd == nil {
 		return
@@ -74,7 +74,7 @@ func (p *Process) Kill() {
 	p.cmd = nil
 }
 
-// Stop ends the process in good order.
+// Stop ends the process gracefully.
 func (p *Process) Stop() {
 	p.t.Helper()
 	if p.cmd == nil {
@@ -92,8 +92,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Restart starts the process again on what it has on disk, after killing it if
-// it runs, and waits until it is ready.
+// Restart kills the process if it is running, starts it again with the data on its
+// disk, and waits until it is ready.
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.Kill()
@@ -106,8 +106,8 @@ func (p *Process) Restart() {
 	p.t.Fatal(err)
 }
 
-// Relaunch is Restart without waiting until the process is ready: it may wait
-// for another one itself.
+// Relaunch is Restart without waiting until the process is ready, which may depend
+// on another process.
 func (p *Process) Relaunch() {
 	p.t.Helper()
 	p.Kill()
@@ -116,7 +116,7 @@ func (p *Process) Relaunch() {
 	}
 }
 
-// Pause stops the process where it is, as SIGSTOP does, until Resume.
+// Pause stops the process like SIGSTOP until Resume.
 func (p *Process) Pause() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
@@ -135,8 +135,7 @@ func (p *Process) signal(s os.Signal) {
 	}
 }
 
-// Running reports whether the process was started and has not ended since, by
-// itself or otherwise.
+// Running reports whether the process was started and has not ended since.
 func (p *Process) Running() bool {
 	if p.cmd == nil {
 		return false
@@ -149,10 +148,10 @@ func (p *Process) Running() bool {
 	}
 }
 
-// PID returns the process id. The process has to run.
+// PID returns the process id. The process must be running.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Printed returns everything that the process has printed, over all restarts.
+// Printed returns all output of the process, over all restarts.
 func (p *Process) Printed() string {
 	p.t.Helper()
 	data, err := os.ReadFile(p.log)
@@ -192,7 +191,7 @@ func (p *Process) start() error {
 	return p.await()
 }
 
-// await waits until the process, which was launched, is ready.
+// await waits until the launched process is ready.
 func (p *Process) await() error {
 	cmd, exited := p.cmd, p.exited
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -215,7 +214,7 @@ func (p *Process) await() error {
 	}
 }
 
-// tail returns the end of what the process has printed.
+// tail returns the end of the process's output.
 func (p *Process) tail() []byte {
 	data, err := os.ReadFile(p.log)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithTest has the kernel end the process when this one ends, however it
-// does: a test that is killed or panics cleans nothing up.
+// dieWithTest makes the kernel kill the process when this one ends in any way: a
+// test that is killed or panics cleans nothing up.
 func dieWithTest(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

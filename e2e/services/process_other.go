@@ -4,5 +4,5 @@ package services
 
 import "os/exec"
 
-// dieWithTest does nothing: only Linux can.
+// dieWithTest does nothing: only Linux supports it.
 func dieWithTest(*exec.Cmd) {}

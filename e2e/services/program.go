@@ -14,7 +14,7 @@ import (
 // Program is a Caddy or an aggregator, built from this tree, as a process.
 type Program struct {
 	*Process
-	// Dir is the directory that the process prints to.
+	// Dir is the working directory of the process, where it may write files.
 	Dir string
 }
 
@@ -25,8 +25,8 @@ const (
 )
 
 // StartProgram builds a package, [Caddy] or [Aggregator], and runs it with args
-// until the test ends. It is ready when a GET of the URL ready is answered with
-// a status below 500.
+// until the test ends. It is ready when a GET of the URL ready gets a status below
+// 500.
 func StartProgram(t testing.TB, pkg, ready string, args ...string) *Program {
 	t.Helper()
 	path := Binary(t, pkg)
@@ -56,7 +56,8 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
-// binaries holds what was built, by package: once per test process.
+// binaries holds the built programs, by package: each is built once per test
+// process.
 var binaries sync.Map
 
 // Binary builds a package of this tree and returns the path of the program.
@@ -71,8 +72,8 @@ func Binary(t testing.TB, pkg string) string {
 }
 
 // buildProgram builds into the user's cache directory, in a place of this tree's
-// own: another tree may test another version. Another test process may run the
-// program that was there: it keeps its file.
+// own: another tree may test another version. A test process that runs the old
+// program keeps its file.
 func buildProgram(pkg string) (string, error) {
 	tree, err := goCommand("list", "-m", "-f", "{{.Dir}}")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Proxy passes TCP connections on to a server, as badly as a test wishes.
+// Proxy forwards TCP connections to a server over a simulated bad network.
 type Proxy struct {
 	// Addr is host:port for clients to connect to.
 	Addr string
@@ -30,27 +30,26 @@ type link struct {
 	halfOpen       atomic.Bool
 }
 
-// chunk is what was read at once, and when it is due at the other side.
+// chunk is data with the time at which it arrives.
 type chunk struct {
 	data []byte
 	due  time.Time
 }
 
-// gate holds what contains some text until it is open.
+// gate holds data with a certain text until it is open.
 type gate struct {
 	text []byte
 	held atomic.Int64 // chunks
 	open chan struct{}
 }
 
-// Bounds of what is under way in one direction of a link.
+// Bounds of the data on its way in one direction of a link.
 const (
 	chunkBytes = 64 << 10
 	chunks     = 1024
 )
 
-// StartProxy passes connections on to the server at an address until the test
-// ends.
+// StartProxy forwards connections to the server at an address until the test ends.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", local(0))
@@ -77,32 +76,32 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Delay makes everything that is sent from now on arrive later by d, in both
-// directions. It arrives even if the sender closes the connection meanwhile.
+// Delay delays all further data by d in both directions. The data arrives even if
+// the sender closes the connection meanwhile.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Hold keeps back what is sent from now on and contains a text, with all that
-// follows it on its connection, until Release.
+// Hold keeps back all further data with a certain text, and everything after it on
+// its connection, until Release.
 func (p *Proxy) Hold(text string) {
 	p.gate.Store(&gate{text: []byte(text), open: make(chan struct{})})
 }
 
-// Held returns how many times the text that is held back was sent.
+// Held returns how many times data was held.
 func (p *Proxy) Held() int { return int(p.gate.Load().held.Load()) }
 
-// Release lets go what Hold has kept back.
+// Release lets go of the data that Hold has kept back.
 func (p *Proxy) Release() { close(p.gate.Swap(nil).open) }
 
-// Reset ends all connections with an RST, as a router does that was restarted.
+// Reset ends all connections with an RST, like a router after a restart.
 func (p *Proxy) Reset() {
 	for _, l := range p.open() {
 		l.reset()
 	}
 }
 
-// Silence turns all connections into half-open ones, as a cut cable does: they
-// stay open and never carry anything again. Until Speak, new connections are
-// accepted and are silent too.
+// Silence turns all connections into half-open ones, like a cut cable: they stay
+// open and never carry anything again. Until Speak, new connections are accepted
+// and are silent too.
 func (p *Proxy) Silence() {
 	p.silent.Store(true)
 	for _, l := range p.open() {
@@ -110,7 +109,7 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// Speak lets connections that are opened from now on work.
+// Speak makes later connections work.
 func (p *Proxy) Speak() { p.silent.Store(false) }
 
 func (p *Proxy) open() (links []*link) {
@@ -146,7 +145,7 @@ func (p *Proxy) pass(ctx context.Context, client net.Conn) {
 	delete(p.links, l)
 }
 
-// carry moves one direction of a link, and then closes the side that it leads to.
+// carry forwards one direction of a link, and then closes the receiving side.
 func (p *Proxy) carry(ctx context.Context, l *link, to, from net.Conn) {
 	queue := make(chan chunk, chunks)
 	var writer sync.WaitGroup
@@ -178,7 +177,8 @@ func (p *Proxy) carry(ctx context.Context, l *link, to, from net.Conn) {
 	_ = to.Close() // the other direction may have closed it
 }
 
-// pass waits until the gate is open if data may not pass. No gate is an open one.
+// pass waits for the gate to open if data must not pass. Without a gate it returns
+// at once.
 func (g *gate) pass(ctx context.Context, data []byte) {
 	if g == nil || !bytes.Contains(data, g.text) {
 		return
@@ -190,7 +190,7 @@ func (g *gate) pass(ctx context.Context, data []byte) {
 	}
 }
 
-// reset closes both connections in a way that sends an RST.
+// reset closes both connections so that they send an RST.
 func (l *link) reset() {
 	for _, c := range []net.Conn{l.client, l.server} {
 		if tcp, ok := c.(*net.TCPConn); ok {

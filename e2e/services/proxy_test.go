@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo starts a server that sends back what it gets, and returns its address.
+// echo starts a server that echoes its input, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", local(0))
@@ -44,8 +44,8 @@ func dial(t *testing.T, p *Proxy) net.Conn {
 	return c
 }
 
-// ask sends a line and returns the error of reading the same line within d, and
-// how long that took.
+// ask sends a line and waits up to d for its echo. It returns the error, and the
+// duration.
 func ask(t *testing.T, c net.Conn, d time.Duration) (time.Duration, error) {
 	t.Helper()
 	begin := time.Now()

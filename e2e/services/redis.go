@@ -23,9 +23,9 @@ type Redis struct {
 	Dir string
 }
 
-// StartRedis runs the redis-server that is in the PATH until the test ends. By
-// default it keeps nothing on disk; args are added to its command line, for
-// example "--appendonly", "yes".
+// StartRedis runs the redis-server in the PATH until the test ends. By default it
+// keeps nothing on disk; args are added to its command line, for example
+// "--appendonly", "yes".
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	path := redisServer(t)
@@ -50,10 +50,10 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	return r
 }
 
-// URL is how a client names the server.
+// URL is the address for clients.
 func (r *Redis) URL() string { return "unix://" + r.Socket }
 
-// redisServer returns the path of the redis-server that is in the PATH.
+// redisServer returns the path of the redis-server in the PATH.
 func redisServer(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Sentinels watch a Redis master and put a replica in its place when it is gone.
+// Sentinels watch a Redis master and promote a replica when the master is gone.
 type Sentinels struct {
 	addrs []string
 }
 
-// MasterName is the name that [Sentinels] know their master by.
+// MasterName is the master's name in [Sentinels].
 const MasterName = "m"
 
-// StartSentinels runs three Sentinels until the test ends. They take a master
-// for dead when it has not answered for a second.
+// StartSentinels runs three Sentinels until the test ends. They consider a master
+// dead when it has not answered for a second.
 func StartSentinels(t testing.TB, master *Redis) *Sentinels {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr)
@@ -37,7 +37,7 @@ func StartSentinels(t testing.TB, master *Redis) *Sentinels {
 		startOnFreePort(t, func(own int) *Process {
 			addr = local(own)
 			dir := t.TempDir()
-			// A Sentinel writes what it learns into its configuration.
+			// A Sentinel writes its state into its configuration.
 			file := filepath.Join(dir, "sentinel.conf")
 			text := strings.NewReplacer("NAME", MasterName, "HOST", host, "PORT", port).Replace(fmt.Sprintf(`bind 127.0.0.1
 port %d
@@ -58,7 +58,7 @@ sentinel failover-timeout NAME 5000
 	return s
 }
 
-// URL is how a client names the master.
+// URL is the master's address for clients.
 func (s *Sentinels) URL() string {
 	query := url.Values{"master_name": {MasterName}, "addr": s.addrs[1:]}
 	return "redis://" + s.addrs[0] + "?" + query.Encode()
@@ -70,8 +70,8 @@ type RedisCluster struct {
 	Nodes []*Redis
 }
 
-// StartRedisCluster runs a Redis Cluster of three masters with a replica each
-// until the test ends. They take one that has not answered for a second for dead.
+// StartRedisCluster runs a Redis Cluster of three masters with a replica each until
+// the test ends. It considers a server dead that has not answered for a second.
 func StartRedisCluster(t testing.TB, args ...string) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
@@ -79,7 +79,7 @@ func StartRedisCluster(t testing.TB, args ...string) *RedisCluster {
 	for range 6 {
 		node := StartRedis(t, append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-			// By default 10,000 above the other port, where anybody may be.
+			// The default, 10,000 above the other port, may be taken.
 			"--cluster-port", strconv.Itoa(FreePort(t)),
 		}, args...)...)
 		c.Nodes = append(c.Nodes, node)
@@ -98,8 +98,8 @@ func StartRedisCluster(t testing.TB, args ...string) *RedisCluster {
 	return c
 }
 
-// awaitReplicas waits until every replica has the data of its master. Until then
-// none would be put in its place.
+// awaitReplicas waits until every replica has the data of its master. Before that
+// none would be promoted.
 func (c *RedisCluster) awaitReplicas(ctx context.Context, t testing.TB, cli string) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -119,7 +119,7 @@ func (c *RedisCluster) awaitReplicas(ctx context.Context, t testing.TB, cli stri
 	}
 }
 
-// URL is how a client names the cluster.
+// URL is the cluster's address for clients.
 func (c *RedisCluster) URL() string {
 	query := url.Values{}
 	for _, n := range c.Nodes[1:] {

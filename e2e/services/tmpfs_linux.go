@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Tmpfs mounts a file system of so many megabytes until the test ends, and
-// returns its directory. Start what writes there later, so that it ends before.
+// Tmpfs mounts a file system of so many megabytes until the test ends, and returns
+// its directory. Start its users after it, so that they end before.
 func Tmpfs(t testing.TB, megabytes int) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -4,7 +4,7 @@ package services
 
 import "testing"
 
-// Tmpfs skips the test: only Linux can mount such a file system.
+// Tmpfs skips the test: it needs Linux.
 func Tmpfs(t testing.TB, _ int) string {
 	t.Helper()
 	t.Skip("small file systems are only mounted on Linux")

@@ -15,13 +15,13 @@ import (
 type aggregator struct {
 	loaded   bool
 	state    store.State
-	ready    *fold.Result // computed, not yet committed
+	ready    *fold.Result // computed, but not yet committed
 	relook   bool         // the connection was lost: load the state again after the commit
 	upgraded bool
 }
 
-// fold is one step of an aggregator: load, compute, or commit. Between two
-// steps anything may happen.
+// fold is one step of an aggregator: load, compute, or commit. Anything may happen
+// between two steps.
 func (w *world) fold(a *aggregator, faulty bool) {
 	switch {
 	case w.away > 0:
@@ -63,7 +63,7 @@ func (w *world) unversion(c *store.Commit) {
 func (w *world) compute(a *aggregator) {
 	msgs := w.log.after(a.state.Position.Seq, 1+w.rng.IntN(4))
 	if len(msgs) == 0 {
-		// The idle check: has the store been taken back?
+		// The idle check: did the store go back?
 		if w.position() != a.state.Position {
 			a.loaded = false
 		}
@@ -91,8 +91,8 @@ func (w *world) compute(a *aggregator) {
 	a.ready = res
 }
 
-// read returns messages as an aggregator reads them: one that was upgraded can
-// read every batch.
+// read returns messages as an aggregator reads them: an upgraded one can read every
+// batch.
 func (w *world) read(a *aggregator, msgs []fold.Message) []fold.Message {
 	if !w.noNumbers && !w.upgrades {
 		return msgs
@@ -118,7 +118,7 @@ func (w *world) read(a *aggregator, msgs []fold.Message) []fold.Message {
 	return msgs
 }
 
-// unnamed is a store whose reads do not say at which position they were made.
+// unnamed is a store whose reads omit their position.
 type unnamed struct {
 	store.Store
 	at store.Position

@@ -9,30 +9,30 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// newerVersion is what an edge writes that was upgraded.
+// newerVersion is the version of an upgraded edge's batches.
 const newerVersion = hit.Version + 1
 
-// edge is one spool directory and the process that works on it.
+// edge is one spool directory with its process.
 type edge struct {
 	id        string
 	spool     map[uint64]*hit.Batch // the file
 	low, last uint64
-	onDisk    uint64 // the last batch that a crash leaves there
+	onDisk    uint64 // the last batch that survives a crash
 	upgraded  bool
 	sender    *outbox.Sender
-	accepted  []hit.Hit // that were acknowledged to a visitor; each is of an item of its own
+	accepted  []hit.Hit // acknowledged to a visitor; each is of an item of its own
 	batchOf   map[string]uint64
 
-	// gone says that the directory is lost. Of what it held, the batches up to
-	// promised are counted all the same.
+	// gone means that the directory is lost. Its batches up to promised are counted
+	// all the same.
 	gone     bool
 	promised uint64
 }
 
-// late is a message that the sender has given up on, and that the network still has.
+// late is a message that the sender has given up, but that is still in the network.
 type late = fold.Message
 
-// start is a process that opens the spool.
+// start starts a process on the spool.
 func (w *world) start(e *edge) {
 	for e.last > e.onDisk {
 		delete(e.spool, e.last)
@@ -50,7 +50,7 @@ func (w *world) start(e *edge) {
 	e.sender = outbox.NewSender(e.low, e.last, t)
 }
 
-// accept is a hit that a visitor is told is counted: it is on disk.
+// accept acknowledges a hit to a visitor: it is on disk.
 func (w *world) accept(e *edge) {
 	if e.gone {
 		return
@@ -87,8 +87,8 @@ func (w *world) spool(e *edge, hits []hit.Hit) {
 	e.sender.Committed(e.last)
 }
 
-// publish sends what the sender wants sent. The network may lose the message,
-// or its acknowledgement, or hold the message back.
+// publish sends the sender's next message. The network may lose the message or its
+// acknowledgement, or delay the message.
 func (w *world) publish(e *edge, faulty bool) {
 	if e.gone {
 		return
@@ -97,7 +97,7 @@ func (w *world) publish(e *edge, faulty bool) {
 	if !ok {
 		return
 	}
-	// A message has as many batches as fit, which is another number each time.
+	// A message has as many batches as fit, a different number each time.
 	s.Last = min(s.Last, s.Seq+w.rng.Uint64N(4))
 	if !e.sender.Take(s.Last) {
 		panic("a sender that is not retired does not send")
@@ -131,7 +131,7 @@ func (w *world) publish(e *edge, faulty bool) {
 	}
 }
 
-// failed is what an edge makes of a message that was not acknowledged.
+// failed is the edge's handling of a message without an acknowledgement.
 func (w *world) failed(e *edge, s outbox.Send) {
 	e.sender.Failed(s.Seq)
 	if !w.renumber {
@@ -145,7 +145,7 @@ func (w *world) failed(e *edge, s outbox.Send) {
 	}
 }
 
-// poll asks how far the counts are, and trims the spool.
+// poll asks for the applied batches, and trims the spool.
 func (w *world) poll(e *edge) {
 	if e.gone {
 		return
@@ -158,8 +158,8 @@ func (w *world) poll(e *edge) {
 	}
 }
 
-// lose takes an edge's directory away for good. What the log has of it is counted
-// all the same, as far as nothing is missing before it.
+// lose removes an edge's directory for good. Its batches in the log are counted all
+// the same, up to the first gap.
 func (w *world) lose(e *edge) {
 	e.gone = true
 	e.promised = w.log.reaches(w.position(), e.id, w.applied(e))

@@ -2,14 +2,14 @@ package simulation
 
 import "time"
 
-// What is promised for a store that goes back, and for a log that loses what it
-// acknowledged, rests on the edges, which keep a batch for a while after it was
-// applied. It holds for both at once, as in a power cut, and for one that is hurt
-// again and again; but not for one and then the other within that time: the
-// protocol then reports what is lost. What an edge has left that is gone rests on
-// the log.
+// The promise for a store that goes back, or a log that loses acknowledged
+// messages, rests on the edges, which keep a batch for a while after it was
+// applied. It holds for both at once, as in a power cut, and for repeated damage to
+// one of them; but not for one and then the other within that time: the protocol
+// then reports the losses. The promise for the hits of a lost edge rests on the
+// log.
 
-// hurtLog takes the log's tail away, or all of it: a stream made anew.
+// hurtLog removes the log's tail, or all of it, like a recreated stream.
 func (w *world) hurtLog() {
 	if !w.forgetful && !w.healed(w.storeHurt) || w.gone() {
 		return
@@ -23,8 +23,8 @@ func (w *world) hurtLog() {
 	w.cutLog()
 }
 
-// hurtStore takes the store back to what it was a short time ago, for good or for
-// a moment: a replica that lags behind is asked, and then the right one again.
+// hurtStore takes the store back by a short time, for good or for a moment: a
+// lagging replica answers, and then the right server again.
 func (w *world) hurtStore() {
 	if !w.forgetful && !w.healed(w.logHurt) {
 		return
@@ -62,7 +62,7 @@ func (w *world) powerCut() {
 	w.faults["power cut"]++
 }
 
-// healed reports whether what was hurt then is long ago, or never was.
+// healed reports whether damage at then is long ago, or never happened.
 func (w *world) healed(hurt time.Time) bool { return hurt.IsZero() || w.now.Sub(hurt) >= 3*keep }
 
 func (w *world) restore(s snapshot) {
@@ -70,8 +70,8 @@ func (w *world) restore(s snapshot) {
 	w.storeHurt = w.now
 }
 
-// cutLog takes away what the log received last, or all of it. Connections are
-// lost, which makes everyone look again.
+// cutLog removes the log's last messages, or all of them. Connections are lost,
+// which makes all clients check the log again.
 func (w *world) cutLog() {
 	if w.rng.IntN(3) == 0 {
 		w.log = &logModel{next: 1}
@@ -85,13 +85,13 @@ func (w *world) cutLog() {
 		w.faults["log tail lost"]++
 	}
 	w.logHurt = w.now
-	if w.rng.IntN(2) == 0 { // the log goes on before anyone looks
+	if w.rng.IntN(2) == 0 { // the log goes on before anyone checks
 		w.away = w.rng.IntN(30)
 	}
 	for _, a := range w.aggs {
 		if w.rng.IntN(2) == 0 || a.ready == nil {
 			a.loaded = false
-		} else { // its commit is on the way already
+		} else { // its commit is already on the way
 			a.relook = true
 		}
 	}

@@ -30,7 +30,8 @@ func (l *logModel) after(seq uint64, n int) []fold.Message {
 	return nil
 }
 
-// has says whether a position is one of this log, as the ingest verifies it.
+// has reports whether a position belongs to this log, like the verification of
+// ingest.
 func (l *logModel) has(p store.Position) bool {
 	if p.Seq == 0 || len(l.msgs) > 0 && p.Seq < l.msgs[0].Seq {
 		return true // never began, or no longer kept
@@ -43,8 +44,8 @@ func (l *logModel) has(p store.Position) bool {
 	return len(l.msgs) == 0 && p.Seq < l.next // all expired
 }
 
-// reaches returns the last batch of an edge that is applied by who reads the log
-// from a position on, where applied is the last one before.
+// reaches returns the last applied batch of an edge after reading the log from a
+// position on, where applied is the last one before.
 func (l *logModel) reaches(p store.Position, edge string, applied uint64) uint64 {
 	if !l.has(p) {
 		p.Seq = 0
@@ -57,7 +58,8 @@ func (l *logModel) reaches(p store.Position, edge string, applied uint64) uint64
 	return applied
 }
 
-// first returns the lowest batch of an edge from next on, as the ingest searches for it.
+// first returns the lowest batch of an edge from next on, like the search of
+// ingest.
 func (l *logModel) first(edge string, next uint64) (k fold.InLog) {
 	for _, m := range l.msgs {
 		if seq := max(m.BatchSeq, next); m.Edge == edge && m.LastSeq >= seq && (k.Batch == 0 || seq < k.Batch) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Of one key there are so many votes in a minute, and in all.
+// The limits of votes for one key in a minute, and in all.
 const (
 	inMinute   = 2
 	inCampaign = 7
@@ -27,8 +27,8 @@ func newRules() *ruleset.Ruleset {
 	}
 }
 
-// makeVote makes a hit the vote of somebody. The edges hold back nobody: so they
-// do when none knows what the other has let through.
+// makeVote turns a hit into a vote. The edges refuse none, as if none knew the
+// votes on the others.
 func (w *world) makeVote(h *hit.Hit) {
 	h.Kind, h.List = hit.Vote, "poll"
 	key := w.rng.Uint64N(voters)
@@ -37,7 +37,7 @@ func (w *world) makeVote(h *hit.Hit) {
 	}
 }
 
-// wrong says what is not as it was promised, or "".
+// wrong describes a broken promise, or is "".
 func (w *world) wrong() string {
 	used, counted := map[quota]int{}, map[string]int64{}
 	losses, err := w.store.Losses(ctx)
@@ -56,7 +56,7 @@ func (w *world) wrong() string {
 				n = tallies[0].Score
 			}
 			seq := e.batchOf[h.Item]
-			// Nobody acknowledges anything here.
+			// Nobody acknowledges losses here.
 			reported := slices.ContainsFunc(losses, func(l store.Loss) bool { return l.Edge == e.id && l.From <= seq && seq <= l.To })
 			switch {
 			case n > 1:
@@ -100,7 +100,7 @@ func (w *world) wrong() string {
 	return ""
 }
 
-// quota is a count that is held to a maximum.
+// quota is a count with a maximum.
 type quota struct {
 	key    uint64
 	minute int64 // since the Unix epoch; -1 for the whole campaign

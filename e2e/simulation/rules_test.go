@@ -13,8 +13,9 @@ import (
 
 var tries = flag.Uint64("tries", 300, "histories in which each rule has to be missed")
 
-// rules are those of the table in docs/architecture.md, by their text there, with
-// the design that lacks the rule. Where few histories need a rule, from is one of them.
+// rules are those of the table in docs/architecture.md, by their text there, each
+// with the design that lacks the rule. Where few histories need a rule, from is one
+// of them.
 var rules = map[string]struct {
 	without design
 	from    uint64
@@ -34,7 +35,7 @@ var rules = map[string]struct {
 }
 
 // Each rule is needed: without it the simulation finds histories that go wrong.
-// This also shows that the simulation can see a fault.
+// This also shows that the simulation can find a fault.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for rule, tc := range rules {
 		t.Run(rule, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// The document has these rules and no others.
+// The document has exactly these rules.
 func TestDocumentedRules(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/architecture.md")

@@ -16,7 +16,7 @@ var (
 )
 
 // run plays a history: random steps with faults, then quiet until everything is
-// counted. It returns what is wrong, or "".
+// counted. It returns a description of the first mistake, or "".
 func run(seed uint64, d design) (wrong string, faults map[string]int) {
 	w := newWorld(seed, d)
 	for n := range steps {
@@ -31,7 +31,7 @@ func run(seed uint64, d design) (wrong string, faults map[string]int) {
 	return w.wrong(), w.faults
 }
 
-// step is one thing that happens.
+// step makes one thing happen.
 func (w *world) step() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
 	w.away = max(0, w.away-1)
@@ -60,7 +60,7 @@ func (w *world) step() {
 	case n < 94:
 		*a = aggregator{upgraded: w.upgraded()}
 		w.faults["aggregator killed"]++
-		if w.rng.IntN(4) == 0 { // they all are, for a while
+		if w.rng.IntN(4) == 0 { // all of them, for a while
 			w.away = w.rng.IntN(30)
 			w.faults["aggregators away"]++
 		}
@@ -78,15 +78,15 @@ func (w *world) step() {
 	}
 }
 
-// settle lets the world run without faults until every edge knows that all it
-// accepted is in the counts.
+// settle lets the world run without faults until every edge knows that all its
+// accepted hits are in the counts.
 func (w *world) settle() bool {
 	for _, m := range w.late {
 		w.log.append(m, w.now)
 	}
 	w.late = nil
 	for _, e := range w.edges {
-		w.accept(e) // what is gone is reported with the next hit
+		w.accept(e) // missing batches are reported with the next hit
 	}
 	w.away = 0
 	for _, a := range w.aggs {
@@ -123,8 +123,8 @@ func (w *world) settle() bool {
 	return false
 }
 
-// commitReady ends what an aggregator was about to do. One that is stopped
-// for a while and then goes on is the second owner that has to be fenced.
+// commitReady commits the prepared fold of an aggregator. An aggregator that is
+// paused in between is the second owner that must be fenced.
 func (w *world) commitReady(a *aggregator) {
 	if a.loaded && a.ready != nil {
 		w.commit(a, false)
@@ -162,7 +162,7 @@ func simulate(t *testing.T, n int, d design) (failures int, example string) {
 	return failures, example
 }
 
-// Nothing is lost, nothing is counted twice, and no quota is exceeded.
+// No hit is lost or counted twice, and no quota is exceeded.
 func TestExactlyOnce(t *testing.T) {
 	if *seed != 0 {
 		if wrong, faults := run(*seed, design{}); wrong != "" {
@@ -175,8 +175,8 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// With a log that keeps less than the store forgets, hits are lost, but each of
-// them is reported, none is counted twice, and nothing waits for ever.
+// When the log keeps less than the store forgets, hits are lost, but each of them
+// is reported, none is counted twice, and nothing waits for ever.
 func TestNothingIsLostSilently(t *testing.T) {
 	if n, example := simulate(t, *seeds/4, design{forgetful: true}); n > 0 {
 		t.Errorf("%d histories are wrong, for example %s", n, example)

@@ -1,8 +1,7 @@
 // Package simulation runs the delivery protocol of edge, log and store against
-// seeded faults. The edge's [outbox.Sender], the aggregator's [fold.Folder] and
-// the commit rule are the real ones; the disk of the edge, the log and the
-// network between them are modelled here, so that a hundred thousand histories
-// fit into a test run.
+// seeded faults. The edge's [outbox.Sender], the aggregator's [fold.Folder] and the
+// commit rule are the real ones; the edge's disk, the log and the network are
+// models, so that a hundred thousand histories fit into a test run.
 package simulation
 
 import (
@@ -27,13 +26,13 @@ var (
 	epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 )
 
-// design is what may be taken out of the protocol, to see that the simulation
-// notices; see [rules].
+// design removes rules from the protocol, to check that the simulation notices; see
+// [rules].
 type design struct {
 	ackBeforeDisk   bool // batches are acknowledged one batch before they are on disk
-	noNumbers       bool // every batch is taken for a new one
-	renumber        bool // what was not acknowledged goes out again under new numbers
-	noKeep          bool // an edge forgets what was applied at once
+	noNumbers       bool // every batch counts as a new one
+	renumber        bool // batches without an acknowledgement go out again under new numbers
+	noKeep          bool // an edge drops batches as soon as they are applied
 	noResend        bool
 	noPositionCheck bool
 	unnamedReads    bool
@@ -41,9 +40,9 @@ type design struct {
 	noFingerprint   bool // positions are only compared with the length of the log
 	noLow           bool
 	noMemos         bool
-	setAsideNewer   bool // batches of a newer version are passed over
-	// forgetful is a log with a short retention, and stores that come back
-	// empty: hits may be lost then, but only with a report.
+	setAsideNewer   bool // batches of a newer version are skipped
+	// forgetful is a log with a short retention, and stores that come back empty: hits
+	// may be lost then, but only with a report.
 	forgetful bool
 }
 
@@ -61,12 +60,13 @@ type world struct {
 	snaps []snapshot
 	aggs  []*aggregator
 
-	// upgrades says that edges and aggregators are upgraded, and back, when they start.
+	// upgrades lets edges and aggregators change to a newer version, and back, when
+	// they start.
 	upgrades bool
 	mourning int // the step in which an edge is lost for good; -1: none
 	away     int // for so many more steps no aggregator runs
 
-	// The last time that the log, or the store, lost something.
+	// The last time at which the log, or the store, lost something.
 	logHurt, storeHurt time.Time
 	faults             map[string]int
 }
@@ -95,7 +95,7 @@ func newWorld(seed uint64, d design) *world {
 	case 0:
 		w.upgrades = true
 	case 1:
-		// What is promised of an edge that is gone rests on the log alone.
+		// The promise for a lost edge rests on the log alone.
 		if !w.forgetful {
 			w.mourning = w.rng.IntN(steps)
 		}
@@ -109,7 +109,7 @@ func newWorld(seed uint64, d design) *world {
 	return w
 }
 
-// applied returns the highest batch of an edge that is in the counts.
+// applied returns the highest batch of an edge in the counts.
 func (w *world) applied(e *edge) uint64 {
 	applied, err := w.store.Producer(ctx, e.id)
 	if err != nil {

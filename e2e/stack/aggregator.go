@@ -17,13 +17,13 @@ import (
 // Aggregator is an aggregator with its HTTP listener.
 type Aggregator struct {
 	*services.Program
-	// URL is that of the listener, without a path.
+	// URL is the listener's, without a path.
 	URL string
 	// Config is the path of its configuration.
 	Config string
 }
 
-// AggregatorOptions says what an aggregator is connected to.
+// AggregatorOptions configures an aggregator.
 type AggregatorOptions struct {
 	NATS     []string // URLs of the servers
 	Replicas int      // of the log. Default: 1
@@ -32,8 +32,8 @@ type AggregatorOptions struct {
 	Rules string
 }
 
-// StartAggregator runs an aggregator until the test ends. It answers when it
-// returns, which does not mean that it is ready.
+// StartAggregator runs an aggregator until the test ends. On return it answers, but
+// need not be ready.
 func StartAggregator(t testing.TB, o AggregatorOptions) *Aggregator {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", services.FreePort(t))
@@ -55,10 +55,10 @@ func StartAggregator(t testing.TB, o AggregatorOptions) *Aggregator {
 	return a
 }
 
-// readyTimeout is how long /-/ready may take, which promises to fail fast.
+// readyTimeout bounds /-/ready, which promises to fail fast.
 const readyTimeout = 10 * time.Second
 
-// Ready returns what the aggregator says of itself: the status, and what is wrong.
+// Ready returns the aggregator's status and its faults.
 func (a *Aggregator) Ready() (status int, found []faults.Fault, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()

@@ -12,21 +12,21 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-// Pages are the pages that the site of every edge has, by their ids.
+// Pages are the pages on the site of every edge, by their ids.
 var pages = [...]string{"welcome", "second", "third", "fourth"}
 
-// Pages returns the ids of the pages that the site of every edge has: each is at
+// Pages returns the ids of the pages on the site of every edge: each is at
 // /articles/ and its id.
 func Pages() []string { return pages[:] }
 
-// EdgeOptions says what an edge is connected to.
+// EdgeOptions configures an edge.
 type EdgeOptions struct {
 	// Broker is a line of the global option hotboard, such as
 	// "nats nats://127.0.0.1:4222" or "embedded".
 	Broker string
 	// Rules is the path of the file with the lists.
 	Rules string
-	// Site is what the directive hotboard has in its block.
+	// Site is the content of the directive hotboard's block.
 	Site string
 	// Data is the dir of the global option hotboard. Default: an empty one.
 	Data string
@@ -35,16 +35,16 @@ type EdgeOptions struct {
 // Edge is a Caddy in front of a small site of files.
 type Edge struct {
 	*services.Program
-	// URL is the site's, without a path; Admin that of Caddy's admin API.
+	// URL is the site's, without a path; Admin is that of Caddy's admin API.
 	URL, Admin string
 	// Config is the path of the Caddyfile.
 	Config string
-	// Data is where the edge keeps what it has not sent yet.
+	// Data is the directory of the edge's spool and secrets.
 	Data string
 }
 
-// StartEdge runs a Caddy until the test ends. It believes what this machine says
-// in X-Forwarded-For, so that a test can be many visitors.
+// StartEdge runs a Caddy until the test ends. It trusts X-Forwarded-For from this
+// machine, so that a test can be many visitors.
 func StartEdge(t testing.TB, o EdgeOptions) *Edge {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func writeSite(t testing.TB, dir string) {
 	}
 	files := map[string]string{"index.html": "<h1>A site of a test</h1>\n"}
 	for i, id := range pages {
-		// Of several sizes: one that fits into a packet, and one that does not.
+		// Two sizes: one fits into a packet, one does not.
 		text := strings.Repeat("<p>What is read is counted, and what is counted was read.\n", 1+40*i)
 		files["articles/"+id+".html"] = "<!DOCTYPE html>\n<title>" + id + "</title>\n" + text
 	}
@@ -111,7 +111,7 @@ func writeSite(t testing.TB, dir string) {
 	}
 }
 
-// Reload has the running Caddy take a Caddyfile, as an operator does.
+// Reload makes the running Caddy load a Caddyfile, like an operator.
 func (e *Edge) Reload(t testing.TB, config string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), services.Binary(t, services.Caddy), "reload",

@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// Metrics is what a process says of itself: values by series, as they are
-// written, for example hotboard_hits_total{list="articles",reason="counted"}.
+// Metrics are the metrics of a process: values by series, in the exposition
+// format's spelling, for example
+// hotboard_hits_total{list="articles",reason="counted"}.
 type Metrics map[string]float64
 
-// metricsTimeout is how long a process may take to say it.
+// metricsTimeout bounds a request for metrics.
 const metricsTimeout = 10 * time.Second
 
 func readMetrics(url string) (Metrics, error) {
@@ -49,8 +50,8 @@ func readMetrics(url string) (Metrics, error) {
 	return m, lines.Err()
 }
 
-// Sum adds up the series of a metric that have all of some labels, each written
-// like kind="gap".
+// Sum adds up the series of a metric with all the given labels, each spelled like
+// kind="gap".
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 series:

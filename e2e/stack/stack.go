@@ -1,7 +1,6 @@
-// Package stack runs Hotboard as an operator runs it: edges, NATS, aggregators
-// and Redis, each a process of its own, with their data in directories of the
-// test. The processes end with the test, and what they printed is shown when it
-// fails.
+// Package stack runs Hotboard like an operator: edges, NATS, aggregators and Redis,
+// each a process of its own, with their data in directories of the test. The
+// processes end with the test, and a failed test shows their output.
 package stack
 
 import (
@@ -27,28 +26,27 @@ const DefaultRules = `lists:
     pages: ["/articles/{id}"]
 `
 
-// Options says how large a stack is.
+// Options sets the size and the parts of a stack.
 type Options struct {
 	Edges       int // default 1
 	Aggregators int // default 1
-	// Rules is the YAML that edges and aggregators count by. Default: DefaultRules.
+	// Rules is the YAML of the rules for edges and aggregators. Default: DefaultRules.
 	Rules string
-	// Site is what the directive hotboard of the edges' sites has in its block.
+	// Site is the content of the directive hotboard's block in the edges' sites.
 	Site string
 
-	// Broker are the URLs of servers that the test has started. Default: a
-	// nats-server of the stack's own.
+	// Broker lists the URLs of servers of the test. Default: a nats-server of the
+	// stack.
 	Broker []string
-	// Replicas is how many of these servers keep the log. Default: 1.
+	// Replicas is the number of these servers that keep the log. Default: 1.
 	Replicas int
-	// Store is the URL of the Redis that the test has started. Default: a
-	// redis-server of the stack's own.
+	// Store is the URL of a Redis of the test. Default: a redis-server of the stack.
 	Store string
 }
 
 // Stack is a running Hotboard.
 type Stack struct {
-	// NATS and Redis are the stack's own servers; nil where Options name others.
+	// NATS and Redis are the stack's own servers; nil if Options name others.
 	NATS        *services.NATS
 	Redis       *services.Redis
 	Aggregators []*Aggregator
@@ -61,7 +59,7 @@ type Stack struct {
 	site     string
 }
 
-// Start runs a stack until the test ends. Every process answers when it returns.
+// Start runs a stack until the test ends. On return every process answers.
 func Start(t testing.TB, o Options) *Stack {
 	t.Helper()
 	s := &Stack{t: t, broker: o.Broker, storeURL: o.Store, rules: WriteRules(t, o.Rules), site: o.Site}
@@ -82,8 +80,8 @@ func Start(t testing.TB, o Options) *Stack {
 	return s
 }
 
-// AddAggregator starts one more aggregator. What the options leave out is as for
-// the others.
+// AddAggregator starts one more aggregator. Missing options default to those of the
+// others.
 func (s *Stack) AddAggregator(o AggregatorOptions) *Aggregator {
 	s.t.Helper()
 	if len(o.NATS) == 0 {
@@ -98,7 +96,7 @@ func (s *Stack) AddAggregator(o AggregatorOptions) *Aggregator {
 	return a
 }
 
-// AddEdge starts one more edge. What the options leave out is as for the others.
+// AddEdge starts one more edge. Missing options default to those of the others.
 func (s *Stack) AddEdge(o EdgeOptions) *Edge {
 	s.t.Helper()
 	if o.Broker == "" {
@@ -110,8 +108,8 @@ func (s *Stack) AddEdge(o EdgeOptions) *Edge {
 	return e
 }
 
-// WriteRules writes rules to a file of the test and returns its path. No text
-// stands for [DefaultRules].
+// WriteRules writes rules to a file of the test and returns its path. The empty
+// text means [DefaultRules].
 func WriteRules(t testing.TB, text string) string {
 	t.Helper()
 	if text == "" {
@@ -124,7 +122,7 @@ func WriteRules(t testing.TB, text string) string {
 	return file
 }
 
-// Store opens the counts, to look at them without an aggregator in between.
+// Store opens the counts, to read them without an aggregator.
 func (s *Stack) Store() *redisstore.Store {
 	s.t.Helper()
 	st, err := redisstore.Open(s.t.Context(), redisstore.Options{URL: s.storeURL})
@@ -135,8 +133,7 @@ func (s *Stack) Store() *redisstore.Store {
 	return st
 }
 
-// Log connects to the broker, which may be away at the time, to look at the log
-// itself.
+// Log connects to the broker, even while it is away, to read the log.
 func (s *Stack) Log() jetstream.JetStream {
 	s.t.Helper()
 	nc, err := nats.Connect(strings.Join(s.broker, ","), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))

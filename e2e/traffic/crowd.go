@@ -28,7 +28,7 @@ var botAgents = []string{
 	"Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)",
 	"Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
 	"facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
-	"", // a script that names nobody
+	"", // a script without a name
 }
 
 const (
@@ -50,10 +50,9 @@ func newCrowd(r *rand.Rand, n int) *crowd {
 	return c
 }
 
-// address gives every visitor an address that nobody on the Internet has. All
-// are of networks of their own, because IPv6 visitors are told apart by /64:
-// two in three are in 10.0.0.0/8, the others in the documentation prefix
-// 2001:db8::/32.
+// address gives every visitor an address outside the public Internet. Each is in a
+// network of its own, because IPv6 visitors are identified by /64: two in three are
+// in 10.0.0.0/8, the others in the documentation prefix 2001:db8::/32.
 func (c *crowd) address(visitor int) netip.Addr {
 	n := c.base + uint32(visitor)
 	if visitor%3 == 0 {
@@ -62,7 +61,7 @@ func (c *crowd) address(visitor int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// browser is one visitor's.
+// browser is a visitor's User-Agent.
 type browser struct {
 	agent   string
 	address netip.Addr
@@ -91,8 +90,8 @@ func (b browser) document() http.Header {
 	return h
 }
 
-// prefetch is a page fetched on a guess, as today's browsers mark it or as
-// older ones did.
+// prefetch is a speculative fetch of a page, marked as by current or by older
+// browsers.
 func (b browser) prefetch(r *rand.Rand) http.Header {
 	h := b.document()
 	h.Del("Sec-Fetch-User")
@@ -111,7 +110,7 @@ func (b browser) asset() http.Header {
 	return b.header("*/*", "empty", "no-cors")
 }
 
-// bot is a program that claims to want a page, like a browser.
+// bot is a program that asks for a page like a browser.
 func (c *crowd) bot(r *rand.Rand) http.Header {
 	return http.Header{
 		"User-Agent": {botAgents[r.IntN(len(botAgents))]},

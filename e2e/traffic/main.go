@@ -1,14 +1,13 @@
-// Command traffic sends made-up visitors to a site that runs Hotboard, so that
-// its boards visibly move, and says whether the site counted what it should.
+// Command traffic sends generated visitors to a site that runs Hotboard, so that
+// its boards visibly move, and checks the site's counts.
 //
-// It finds the articles on the index page and reads them with Zipf popularity,
-// with bursts, and with visitors who return. Between them come bots,
-// prefetches, HEAD requests and style sheets, which must not be counted.
+// It finds the articles on the index page and reads them with Zipf popularity, with
+// bursts, and with visitors who return. Between them come bots, prefetches, HEAD
+// requests and style sheets, which must not be counted.
 //
-// It keeps its own account of what a correct count is, and compares it with
-// /api/stats at the end. The account is right when nobody else reads the site
-// meanwhile and the site believes the X-Forwarded-For header, with which every
-// made-up visitor has an address of their own.
+// It computes the correct count itself, and compares it with /api/stats at the end.
+// The two agree when nobody else reads the site meanwhile and the site trusts the
+// X-Forwarded-For header, which gives every generated visitor an address.
 package main
 
 import (
@@ -27,7 +26,7 @@ import (
 	"time"
 )
 
-// Bounds that no flag can pass.
+// Upper bounds of the flags.
 const (
 	maxRate     = 5000 // requests a second
 	maxDuration = time.Hour
@@ -185,8 +184,8 @@ func drive(ctx context.Context, o *options, out *os.File) (bool, error) {
 	cancel()
 	<-shown
 
-	// The count is a moment behind the last request. The wait has its own limit,
-	// because ctx has ended already when Ctrl-C was pressed.
+	// The count lags behind the last request. The wait has its own limit, because
+	// Ctrl-C has already ended ctx.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.settle)
 	defer cancel()
 	after, err := site.settle(settling, before, account.expected())

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// kind says what a request imitates.
+// kind is the kind of thing that a request imitates.
 type kind int
 
 const (
 	read     kind = iota // a visitor opens an article
 	bot                  // a program opens an article
-	prefetch             // a browser fetches an article that nobody asked for yet
+	prefetch             // a browser fetches an article before anyone asks for it
 	head                 // a monitor or link checker asks for headers
 	asset                // the style sheet or script of a page
-	kinds                // how many kinds there are
+	kinds                // the number of kinds
 )
 
 var kindNames = [kinds]string{"read", "bot", "prefetch", "HEAD", "asset"}
 
-// shares are how many of a hundred requests are of each kind.
+// shares are the number of requests of each kind in a hundred.
 var shares = [kinds]int{read: 78, bot: 8, prefetch: 5, head: 2, asset: 7}
 
-// verdict is what a correct count makes of a request.
+// verdict is the correct verdict on a request.
 type verdict int
 
 const (
@@ -32,7 +32,7 @@ const (
 	duplicate                // a view by the same visitor too soon after the last one
 )
 
-// request is one request to be sent.
+// request is one request of the plan.
 type request struct {
 	kind    kind
 	method  string
@@ -41,20 +41,20 @@ type request struct {
 	verdict verdict
 }
 
-// edge is how far, in time, two views of one visitor keep from the end of the
-// dedup window: which of them is a duplicate must not hang on a few
-// milliseconds between this clock and the site's.
+// edge is the least distance between the end of the dedup window and a second view:
+// a few milliseconds between this clock and the site's must not decide whether it
+// is a duplicate.
 const edge = 5 * time.Second
 
 // Shape of the traffic.
 const (
 	zipfS         = 1.15 // popularity of the n-th article is (zipfV+n)^-zipfS
 	zipfV         = 2
-	burstShare    = 0.45            // of the readers come for the article in a burst
-	burstShortest = 6 * time.Second // and up to twice that
-	calmShortest  = 5 * time.Second // between two bursts, and up to three times that
-	reloadShare   = 0.05            // of the views are a second look at the page just read
-	recentReads   = 64              // that a second look may be at
+	burstShare    = 0.45            // of the readers read the article in a burst
+	burstShortest = 6 * time.Second // and at most twice that
+	calmShortest  = 5 * time.Second // between two bursts, and at most three times that
+	reloadShare   = 0.05            // of the views repeat a recent one
+	recentReads   = 64              // that a repeated view chooses from
 )
 
 type planOptions struct {
@@ -66,23 +66,23 @@ type planOptions struct {
 	start    time.Time
 }
 
-// plan decides what to request next. It holds no clock and opens no
-// connection: the same seed and the same times make the same requests. It is
-// not safe for concurrent use.
+// plan decides on the next request. It has no clock and no connection: the same
+// seed and the same times give the same requests. It is not safe for concurrent
+// use.
 type plan struct {
 	planOptions
 	rand    *rand.Rand
 	zipf    *rand.Zipf
 	byRank  []int // page by popularity
 	crowd   *crowd
-	last    map[look]time.Time // when a visitor's view of a page last counted
+	last    map[look]time.Time // the last counted view of a page by a visitor
 	recent  []look             // ring of the latest reads
 	reads   int
 	burst   int       // page in a burst, or -1
 	turning time.Time // when the burst ends or the next one begins
 }
 
-// look is a visitor before a page.
+// look is a visitor with a page.
 type look struct {
 	visitor, page int
 }
@@ -98,7 +98,7 @@ func newPlan(o planOptions) *plan {
 	return p
 }
 
-// next returns the request to be sent at an instant, which never goes back.
+// next returns the request for an instant, which never goes back.
 func (p *plan) next(now time.Time) request {
 	p.turn(now)
 	n := p.rand.IntN(100)
@@ -128,7 +128,7 @@ func (p *plan) next(now time.Time) request {
 	return req
 }
 
-// turn begins or ends a burst when it is time.
+// turn begins or ends a burst when it is due.
 func (p *plan) turn(now time.Time) {
 	if now.Before(p.turning) {
 		return
@@ -138,7 +138,7 @@ func (p *plan) turn(now time.Time) {
 		p.turning = now.Add(calmShortest + time.Duration(p.rand.Int64N(int64(2*calmShortest))))
 		return
 	}
-	// The less popular half: what leads already could not climb.
+	// From the less popular half, which can still climb.
 	rank := len(p.byRank)/2 + p.rand.IntN((len(p.byRank)+1)/2)
 	p.burst = p.byRank[rank]
 	p.turning = now.Add(burstShortest + time.Duration(p.rand.Int64N(int64(burstShortest))))
@@ -159,7 +159,7 @@ func (p *plan) page() int {
 	return p.byRank[p.zipf.Uint64()]
 }
 
-// look chooses who reads what.
+// look chooses a reader and a page.
 func (p *plan) look(now time.Time) look {
 	var l look
 	if len(p.recent) > 0 && p.rand.Float64() < reloadShare {
@@ -167,8 +167,8 @@ func (p *plan) look(now time.Time) look {
 	} else {
 		l = look{p.rand.IntN(p.visitors), p.page()}
 	}
-	// Whoever is near the end of the window lets another visitor go first. Of a
-	// crowd that is all near it, the last one asked goes.
+	// A visitor near the end of the window lets another one go first. If all of them
+	// are near it, the last candidate goes.
 	for range p.visitors {
 		last, ok := p.last[l]
 		if d := now.Sub(last); !ok || p.dedup == 0 || d < p.dedup-edge || d > p.dedup+edge {
@@ -186,8 +186,8 @@ func (p *plan) look(now time.Time) look {
 }
 
 func (p *plan) judge(l look, now time.Time) verdict {
-	// A site does not know yesterday's visitors again: the salt of their hash
-	// changes at midnight UTC.
+	// A site does not recognize yesterday's visitors: the secret of their hash changes
+	// at midnight UTC.
 	const day = 24 * time.Hour
 	if last, ok := p.last[l]; ok && now.Sub(last) < p.dedup && now.Truncate(day).Equal(last.Truncate(day)) {
 		return duplicate

@@ -21,8 +21,8 @@ func testPlan(dedup time.Duration, visitors int) (*plan, time.Time) {
 	}), start
 }
 
-// TestPlanAgreesWithRules holds the plan's verdicts to the rules by which a site
-// judges: the plan knows what it meant, the rules see only the request.
+// TestPlanAgreesWithRules compares the plan's verdicts with a site's rules: the
+// plan knows the intention, the rules see only the request.
 func TestPlanAgreesWithRules(t *testing.T) {
 	t.Parallel()
 	const dedup = 10 * time.Minute
@@ -139,7 +139,7 @@ func TestVisitorsDiffer(t *testing.T) {
 		a := p.crowd.address(i)
 		bits := 32
 		if a.Is6() {
-			bits = 64 // IPv6 visitors are told apart by network
+			bits = 64 // IPv6 visitors are identified by network
 		}
 		network := netip.PrefixFrom(a, bits).Masked()
 		if seen[network] {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// countingSite counts like a site without dedup: every document that a visitor
-// asked for. It is plain on purpose, to be told from the code under test.
+// countingSite counts like a site without dedup: every document for a visitor. It
+// is simple on purpose, and independent of the code under test.
 type countingSite struct {
 	mu    sync.Mutex
 	views int64
-	lose  int64 // how many views it fails to count
+	lose  int64 // number of views that it fails to count
 }
 
 func (c *countingSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -11,12 +11,12 @@ import (
 
 const (
 	topRows  = 5
-	moveStay = 5 * time.Second // for which a movement stays on the screen
-	maxWidth = 78              // columns that a line may have
+	moveStay = 5 * time.Second // how long a movement stays on the screen
+	maxWidth = 78              // columns of a line
 )
 
-// screen shows the run: a table that is drawn again every second on a terminal,
-// a line every second elsewhere.
+// screen shows the run: on a terminal a table, redrawn every second; elsewhere a
+// line every second.
 type screen struct {
 	out      io.Writer
 	terminal bool
@@ -25,7 +25,7 @@ type screen struct {
 	start    time.Time
 	drawn    int // lines of the last table
 
-	ranks map[string]int // of the last look
+	ranks map[string]int // at the last check
 	moves map[string]movement
 }
 
@@ -43,7 +43,7 @@ func newScreen(out *os.File, prefix string, total time.Duration) *screen {
 	}
 }
 
-// follow shows how the run goes, until ctx ends.
+// follow shows the progress of the run until ctx ends.
 func (sc *screen) follow(ctx context.Context, s *site, a *account) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -65,7 +65,7 @@ func (sc *screen) follow(ctx context.Context, s *site, a *account) {
 	}
 }
 
-// compare notes who has moved since the last look.
+// compare records movements since the last check.
 func (sc *screen) compare(b *board, now time.Time) {
 	ranks := map[string]int{}
 	for _, item := range b.Items {
@@ -151,7 +151,7 @@ func (sc *screen) clock(now time.Time) string {
 	return f(now.Sub(sc.start)) + " of " + f(sc.total)
 }
 
-// clip keeps a line from being wrapped, which would spoil the next drawing.
+// clip shortens a line that would wrap and so spoil the next drawing.
 func clip(line string) string { return shorten(line, maxWidth) }
 
 func shorten(s string, n int) string {
@@ -162,8 +162,8 @@ func shorten(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// summarize prints how the site's count compares with the account, and reports
-// whether they agree.
+// summarize compares the site's count with the account and prints the result. It
+// reports whether they agree.
 func summarize(out io.Writer, t tally, site totals) bool {
 	fmt.Fprintf(out, "\nsent %d requests: %d read", t.total(), t.sent[read])
 	for k := bot; k < kinds; k++ {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// workers is how many requests are under way at most.
+// workers is the most requests in progress at once.
 const workers = 32
 
-// account is what was sent, and what a correct count of it is. It is safe for
-// concurrent use.
+// account is the number of requests sent, with the correct count of them. It is
+// safe for concurrent use.
 type account struct {
 	mu sync.Mutex
 	tally
@@ -21,7 +21,7 @@ type tally struct {
 	sent      [kinds]int64
 	counted   int64
 	duplicate int64
-	failed    int64  // no answer, or another one than 200 or 304: perhaps counted, perhaps not
+	failed    int64  // no answer, or a status other than 200 or 304: perhaps counted
 	burst     string // path of the article in a burst
 }
 
@@ -66,8 +66,8 @@ func (a *account) expected() totals {
 	return totals{Views: t.counted, Duplicates: t.duplicate}
 }
 
-// send sends what p plans, rate requests a second, until ctx ends. Requests
-// under way are then waited for, so that the account is complete.
+// send sends p's requests, rate requests a second, until ctx ends. Then it waits
+// for requests in progress, so that the account is complete.
 func send(ctx context.Context, s *site, p *plan, a *account, rate float64) {
 	jobs := make(chan request)
 	var wg sync.WaitGroup
@@ -92,14 +92,14 @@ func send(ctx context.Context, s *site, p *plan, a *account, rate float64) {
 		case <-tick.C:
 		}
 		due := rate * time.Since(start).Seconds()
-		done = max(done, due-rate) // a slow site is not made to catch up on more than a second
+		done = max(done, due-rate) // a slow site need not catch up on more than a second
 		for ; done+1 <= due; done++ {
 			r := p.next(time.Now())
 			a.setBurst(p.bursting())
 			select {
 			case jobs <- r:
 			case <-ctx.Done():
-				return // r was not sent, and is in nobody's account
+				return // r was not sent, and is in no account
 			}
 		}
 	}

@@ -20,7 +20,7 @@ const maxIndexBytes = 4 << 20
 // site is the site under test, through one or several edges.
 type site struct {
 	edges  []*url.URL
-	turn   atomic.Uint64 // which edge is next
+	turn   atomic.Uint64 // the next edge
 	list   string
 	client *http.Client
 }
@@ -30,9 +30,9 @@ func newSite(edges []*url.URL, list string) *site {
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{
 			MaxIdleConnsPerHost: workers + 4,
-			DisableCompression:  true, // nobody looks at the pages
+			DisableCompression:  true, // the pages' content is ignored
 		},
-		// A redirect is not followed: it is not the page that was asked for.
+		// A redirect is not followed: it is not the requested page.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -56,7 +56,7 @@ func (s *site) do(ctx context.Context, r request) (status int, err error) {
 	return resp.StatusCode, nil
 }
 
-// discover reads the index page: the articles it links to, and its style
+// discover reads the index page and returns its links to articles, and its style
 // sheets and scripts, each once and in the page's order.
 func (s *site) discover(ctx context.Context, prefix string) (articles, assets []string, err error) {
 	base := s.edges[0].JoinPath("/")
@@ -79,8 +79,8 @@ func (s *site) discover(ctx context.Context, prefix string) (articles, assets []
 	return articles, assets, nil
 }
 
-// links returns the paths that a page on base links to: articles, which are
-// under prefix, and assets.
+// links returns the paths in a page on base: articles, which are under prefix, and
+// assets.
 func links(page io.Reader, base *url.URL, prefix string) (articles, assets []string) {
 	seen := map[string]bool{}
 	add := func(to *[]string, ref string, ok func(path string) bool) {
@@ -111,7 +111,7 @@ func links(page io.Reader, base *url.URL, prefix string) (articles, assets []str
 	return articles, assets
 }
 
-// board is what the screen shows of the answer to /hot.
+// board is the part of the answer to /hot that the screen shows.
 type board struct {
 	Items []struct {
 		Rank  int     `json:"rank"`
@@ -151,8 +151,8 @@ func (s *site) totals(ctx context.Context) (totals, error) {
 	return all, nil
 }
 
-// settle waits until the site's count has grown by what is expected, and no
-// longer than ctx; it returns the last count.
+// settle waits until the site's count has grown by the expected number, or until
+// ctx ends; it returns the last count.
 func (s *site) settle(ctx context.Context, before, expected totals) (totals, error) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
