@@ -67,8 +67,8 @@ var (
 		MaxMapPairs:      64,
 		MaxNestedLevels:  5,
 	}.DecMode())
-	// frameMode finds where a batch ends and which version it has. It allows what
-	// newer versions may contain.
+	// frameMode finds the end and the version of a batch. It accepts the fields of
+	// newer versions.
 	frameMode = must(cbor.DecOptions{}.DecMode())
 )
 
@@ -110,7 +110,7 @@ func Decode(data []byte) (*Batch, error) {
 			return &Batch{Version: v}, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, v, Version)
 		}
 		if err == nil {
-			err = fmt.Errorf("there is no version %d", b.Version)
+			err = fmt.Errorf("unknown version %d", b.Version)
 		}
 		return nil, unreadable("batch", err)
 	}
@@ -196,7 +196,7 @@ func decodeAt(data []byte, edge string, shard int, seq uint64) (*Batch, error) {
 func (b *Batch) valid() error {
 	switch {
 	case !ValidEdge(b.Edge):
-		return fmt.Errorf("edge %.80q is not 1 to 64 of a-z, 0-9 and -", b.Edge)
+		return fmt.Errorf("edge %.80q must be 1 to 64 characters of a-z, 0-9 and -", b.Edge)
 	case b.Shard < 0 || b.Shard >= MaxShards:
 		return fmt.Errorf("shard %d is not in 0 to %d", b.Shard, MaxShards-1)
 	case b.Seq == 0:

@@ -86,7 +86,7 @@ func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 	f.opts.Registry, f.opts.BehindAfter = nil, time.Second // checks ten times as often
 	reset := func() { f.opts.Registry = nil }
 	a := next()
-	incomplete(t, a, "what was in the log before message 7 (the store of 2 shards was empty)")
+	incomplete(t, a, "all messages of the log before message 7 (the store of 2 shards was empty)")
 
 	shard := hit.Shard(hit.View, "articles", "a", testShards)
 	f.edge.Low = 7 // the edge knows that the first six are counted

@@ -134,7 +134,7 @@ func (b *responder) applied(ctx context.Context, data []byte) (any, error) {
 
 func readWaiting(data []byte) (w hit.Waiting, err error) {
 	if err := json.Unmarshal(data, &w); err != nil {
-		return w, fmt.Errorf("reading what an edge waits for: %w", err)
+		return w, fmt.Errorf("reading an edge's report: %w", err)
 	}
 	if !hit.ValidEdge(w.Edge) {
 		return w, fmt.Errorf("%.80q is not the id of an edge", w.Edge)

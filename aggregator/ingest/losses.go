@@ -87,7 +87,7 @@ func describe(losses []store.Loss) string {
 			break
 		}
 		if edge == "" {
-			lacks = append(lacks, fmt.Sprintf("what was in the log before message %d (the store of %s was empty)", s.To+1, in(s)))
+			lacks = append(lacks, fmt.Sprintf("all messages of the log before message %d (the store of %s was empty)", s.To+1, in(s)))
 		} else {
 			lacks = append(lacks, fmt.Sprintf("%d batches of edge %s (%d to %d of %s)", s.Batches, edge, s.From, s.To, in(s)))
 		}

@@ -37,7 +37,7 @@ const (
 var (
 	errLease = errors.New("another aggregator folds the shard")
 	errMoved = errors.New("the store is at another position")
-	errEra   = errors.New("the log has to be compared with the position again")
+	errEra   = errors.New("the log must be compared with the position again")
 )
 
 // worker folds one shard.
@@ -165,8 +165,8 @@ func (w *worker) setLeased(at time.Time) {
 // standBy forgets what only the holder of the lease can know.
 func (w *worker) standBy(ctx context.Context) {
 	if w.known.Seq > 0 {
-		// A store that was emptied has forgotten the lease too, and whoever takes it now
-		// does not know the old position.
+		// A store that was emptied has forgotten the lease too, and its next holder does
+		// not know the old position.
 		opCtx, cancel := context.WithTimeout(ctx, opTimeout)
 		defer cancel()
 		if now, err := w.in.Store.Position(opCtx, w.shard); err == nil {
@@ -191,7 +191,7 @@ func (w *worker) release(ctx context.Context) {
 	opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := w.in.Store.Release(opCtx, w.shard, w.in.Owner); err != nil {
-		w.log.Warn("giving up the lease; it ends by itself", "error", err)
+		w.log.Warn("giving up the lease failed; it expires by itself", "error", err)
 	}
 	w.setLeased(time.Time{})
 }

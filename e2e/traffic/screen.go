@@ -180,7 +180,7 @@ func summarize(out io.Writer, t tally, site totals) bool {
 	case t.failed > 0:
 		fmt.Fprintln(out, "They differ. A request that failed may have been counted or not.")
 	case site.Views < t.counted:
-		fmt.Fprintln(out, "The site counted less. Does it believe X-Forwarded-For from here (trusted_proxies)? Is -dedup the list's? Metrics and log say what was dropped.")
+		fmt.Fprintln(out, "The site counted less. Does it trust X-Forwarded-For from here (trusted_proxies)? Does -dedup equal the list's? Its metrics and log name dropped hits.")
 	default:
 		fmt.Fprintln(out, "The site counted more. Did somebody else read it meanwhile? Is -dedup the list's?")
 	}

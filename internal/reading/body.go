@@ -93,7 +93,7 @@ func decodeBody(body []byte, v any) *Error {
 	err := dec.Decode(v)
 	if err == nil {
 		if _, more := dec.Token(); more != io.EOF {
-			err = fmt.Errorf("something follows the object")
+			err = fmt.Errorf("data after the object")
 		}
 	}
 	if err != nil {

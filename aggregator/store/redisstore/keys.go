@@ -14,25 +14,25 @@ import (
 // All keys in Redis. <prefix> is Options.Prefix, "hotboard" by default; <n> is
 // the number of a shard and, with its braces, the hash tag that keeps the keys
 // of a shard in one slot of a Redis Cluster. In <list>, "%" is written %25 and
-// ":" is written %3A; <set> is the name of a set as it is.
+// ":" is written %3A; <set> is the unescaped name of a set.
 //
 //	<prefix>:meta                            hash
-//	    layout      version of what this comment describes: 3
+//	    layout      version of the layout in this comment: 3
 //	    shards      number of shards, chosen when the store was created
-//	    evicted     only after keys were evicted: when that was seen, and by what
+//	    evicted     only after keys were evicted: when that was found, and how
 //
-//	<prefix>:members                         sorted set: owner → until when it is a
-//	    member, in milliseconds since the Unix epoch by the server's clock
+//	<prefix>:members                         sorted set: owner → end of its membership
+//	    in milliseconds since the Unix epoch, by the server's clock
 //
 //	<prefix>:{s<n>}:state                    hash
 //	    pos, fp     Position: sequence in the log, fingerprint of that message
 //	    ver         Position: random number of the last commit
-//	    p:<edge>    highest batch sequence of that edge that was applied
+//	    p:<edge>    highest applied batch sequence of that edge
 //	    damaged     only after a commit that Redis executed in part: why
-//	    canaries    number of canaries that were written with it
+//	    canaries    number of canaries written with it
 //
-//	<prefix>:{s<n>}:losses                   hash: edge → "<from> <to> <batches>" of a
-//	    store.Loss that nobody has acknowledged
+//	<prefix>:{s<n>}:losses                   hash: edge → "<from> <to> <batches>" of an
+//	    unacknowledged store.Loss
 //
 //	<prefix>:{s<n>}:items:<list>             hash: item → record (see packItem)
 //	<prefix>:{s<n>}:score:<list>:<set>       sorted set: item → score
@@ -44,11 +44,11 @@ import (
 //	    One bucket (see bucketOf) of the memos of the term (day, week, month or
 //	    ever) that begins at <start>, in seconds since the Unix epoch. Records of 12
 //	    bytes, little-endian: 8 the key, 4 the value. The last record of a key
-//	    counts. What is remembered for ever has no time to live: it goes with the
-//	    list, when somebody removes the list's keys.
+//	    counts. Memos for ever have no time to live: they stay until an operator
+//	    removes the list's keys.
 //
 //	<prefix>:{s<n>}:canary:<i>               string; every second one with a time to live
-//	    of a hundred years. Nobody touches it: see evictions.go.
+//	    of a hundred years. Nothing touches it: see evictions.go.
 //
 //	<prefix>:{s<n>}:lease                    string with a time to live: owner
 //	<prefix>:{visitors}:<random>:<n>         string with a time to live of seconds:
