@@ -20,18 +20,18 @@ var rules = map[string]struct {
 	without design
 	from    uint64
 }{
-	"a batch is on disk before it is acknowledged or published":                                                                                    {without: design{ackBeforeDisk: true}},
-	"batches of an edge and shard are numbered without a gap and applied only in that order":                                                       {without: design{noNumbers: true}},
-	"anything but an acknowledgement means \"unknown\": the same batches go out again under the same numbers, perhaps with later ones beside them": {without: design{renumber: true}},
-	"a batch stays in the spool until it was applied for a minute":                                                                                 {without: design{noKeep: true}},
-	"a batch that is not applied is sent again on a timer":                                                                                         {without: design{noResend: true}},
-	"values and position change together, guarded by the position":                                                                                 {without: design{noPositionCheck: true}},
-	"what was read names the position it was read at":                                                                                              {without: design{unnamedReads: true}},
-	"every commit has a random version, compared with the position":                                                                                {without: design{noVersion: true}, from: 685},
-	"the message at the position is compared with the log on every connect (fingerprint)":                                                          {without: design{noFingerprint: true}, from: 425},
-	"a message names the lowest batch its edge can still send; what neither edge nor log has is recorded as lost, in the same commit":              {without: design{noLow: true, forgetful: true}},
-	"what a window has counted of a key changes with the counts (memo)":                                                                            {without: design{noMemos: true}},
-	"a batch of a newer version is held, like one behind a gap":                                                                                    {without: design{setAsideNewer: true}},
+	"a batch is on disk before it is acknowledged or published":                                                                                            {without: design{ackBeforeDisk: true}},
+	"batches of an edge and shard are numbered without a gap and applied only in that order":                                                               {without: design{noNumbers: true}},
+	"anything but an acknowledgement means \"unknown\": the edge sends the same batches again under the same numbers, perhaps with later ones beside them": {without: design{renumber: true}},
+	"a batch stays in the spool until it was applied for a minute":                                                                                         {without: design{noKeep: true}},
+	"an edge sends unapplied batches again on a timer":                                                                                                     {without: design{noResend: true}},
+	"values and position change together, guarded by the position":                                                                                         {without: design{noPositionCheck: true}},
+	"a read returns its position with the values":                                                                                                          {without: design{unnamedReads: true}},
+	"every commit has a random version, compared with the position":                                                                                        {without: design{noVersion: true}, from: 685},
+	"an aggregator compares the message at the position with the log on every connect (fingerprint)":                                                       {without: design{noFingerprint: true}, from: 425},
+	"a message names the lowest batch that its edge can still send; a commit that skips batches missing from both edge and log records them as lost":       {without: design{noLow: true, forgetful: true}},
+	"a window's count for a key changes in the same commit as the counts (memo)":                                                                           {without: design{noMemos: true}},
+	"the fold holds a batch of a newer version, like one behind a gap":                                                                                     {without: design{setAsideNewer: true}},
 }
 
 // Each rule is needed: without it the simulation finds histories that go wrong.
