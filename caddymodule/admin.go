@@ -127,7 +127,7 @@ func adminReady(w http.ResponseWriter, r adminRequest) {
 		defer cancel()
 		found = append(found, b.Faults(ctx)...)
 	}
-	faults.WriteReady(w, found)
+	faults.WriteReady(w, faults.WithoutFollowers(found))
 }
 
 // adminSamples answers GET /hotboard/samples?reason=&list=&limit=.

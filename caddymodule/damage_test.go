@@ -26,7 +26,7 @@ func lostBatches(rt *runtime) (lost int) {
 	return lost
 }
 
-var lostText = regexp.MustCompile(`^(\d+) batches of hits could not be read`)
+var lostText = regexp.MustCompile(`could not be read from the spool: (\d+)\.`)
 
 // TestDamage damages, in each way, each file of an edge that has hits nobody else
 // has. The edge comes up and serves pages, and each hit is counted or reported.

@@ -66,6 +66,9 @@ func (e *Embedded) supervise(ctx context.Context, tried chan<- struct{}) {
 // keepUp opens what is not open, and replaces what cannot be used any more. It
 // returns what stands in the way.
 func (e *Embedded) keepUp(ctx context.Context) error {
+	if e.store.CloseIfRemoved() {
+		e.log.Error("somebody has removed the counts while they are in use: counting begins anew with what the log still has", "file", filepath.Join(e.dir, countsFile))
+	}
 	if !e.store.Locked() {
 		if err := datadir.Make(e.dir); err != nil {
 			return err
@@ -114,6 +117,10 @@ func (e *Embedded) keepStore(ctx context.Context) error {
 // keepServer starts the server, and starts it again when the log stores nothing
 // and could.
 func (e *Embedded) keepServer() error {
+	if _, err := os.Stat(e.broker.dir); e.broker.running.Load() != nil && errors.Is(err, os.ErrNotExist) {
+		e.log.Error("somebody has removed the log while it is in use: it is begun anew", "directory", e.broker.dir)
+		e.broker.shutdown()
+	}
 	if e.broker.running.Load() != nil {
 		err := e.broker.health()
 		switch {

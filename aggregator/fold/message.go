@@ -86,7 +86,9 @@ func Sequences(header func(string) string) (first, last uint64, err error) {
 // short has a message with another fingerprint at the same sequence.
 func Fingerprint(subject string, received time.Time, data []byte) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s\x00%d\x00", subject, received.UnixNano())
+	// A message that is read by its number comes as JSON, which replaces bytes that
+	// are not UTF-8, as runes do.
+	fmt.Fprintf(h, "%s\x00%d\x00", string([]rune(subject)), received.UnixNano())
 	h.Write(data)
 	return max(1, h.Sum64()) // 0 is the fingerprint of "nothing applied"
 }

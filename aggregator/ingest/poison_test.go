@@ -194,3 +194,31 @@ func TestNewerBatchThatItsEdgeHasDropped(t *testing.T) {
 	f.counted()
 	f.faulty(fl, faults.NewerEdge)
 }
+
+// A message whose subject is not UTF-8 reads the same by its number as it did when
+// it came: the log is not taken for another one.
+func TestSubjectThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ensure()
+	ack, err := f.js.Publish(f.t.Context(), hit.SubjectHits+".0.\x01\xff\xfe", []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stop := f.start(f.store, "a")
+	brokertest.Eventually(t, func() string {
+		if pos, err := f.store.Position(t.Context(), 0); err != nil || pos.Seq != ack.Sequence {
+			return fmt.Sprintf("position %+v, %v", pos, err)
+		}
+		return ""
+	})
+	stop()
+	fl, _ := f.start(f.store, "a")
+	f.send(7) // of all shards: each has compared its position with the log by then
+	f.counted()
+	for _, found := range fl.Active() {
+		if found.Kind == faults.LogReplaced {
+			t.Error(found.Message)
+		}
+	}
+}

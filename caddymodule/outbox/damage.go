@@ -25,13 +25,13 @@ type damage struct {
 }
 
 func (d *damage) text() string {
-	lost := fmt.Sprintf("%d batches of hits", d.Lost)
+	atLeast := ""
 	if d.Unknown {
-		lost = fmt.Sprintf("An unknown number of batches of hits, at least %d,", d.Lost)
+		atLeast = "at least "
 	}
-	text := lost + " could not be read from the spool and will not be counted."
+	text := fmt.Sprintf("Batches of hits that could not be read from the spool: %s%d. Those of them that are not counted yet are lost.", atLeast, d.Lost)
 	if d.Saved > 0 {
-		text += fmt.Sprintf(" The other %d could, and are sent.", d.Saved)
+		text += fmt.Sprintf(" Batches that could be read, and are sent: %d.", d.Saved)
 	}
 	return text
 }

@@ -235,7 +235,7 @@ func TestDamageWhileRunning(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		bus.wantCounted(t, append(append(items[:40:40], items[60:]...), "after")...)
 		wantOrder(t, bus.messages())
-		if f := o.fault(faults.SpoolDamaged); !strings.HasPrefix(f, "20 batches") {
+		if f := o.fault(faults.SpoolDamaged); !strings.Contains(f, "from the spool: 20. ") {
 			t.Errorf("fault %q", f)
 		}
 		// To delete the report acknowledges it.
@@ -272,7 +272,7 @@ func TestCutOffWithoutState(t *testing.T) {
 		}
 	}
 	o = open(t, Options{Dir: dir})
-	if f := o.fault(faults.SpoolDamaged); !strings.HasPrefix(f, "An unknown number") {
+	if f := o.fault(faults.SpoolDamaged); !strings.Contains(f, "from the spool: at least ") {
 		t.Errorf("fault %q", f)
 	}
 	if aside, err := datadir.Aside(segmentPath(dir, 1)); err != nil || len(aside) != 1 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/hotboard/hotboard/internal/datadir"
 )
@@ -37,13 +36,9 @@ func openSpool(dir string, shards int, maxBytes int64) (_ *spool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, "outbox.db")); err == nil {
 		return nil, fmt.Errorf("the directory %s has the spool of an earlier build: let that build send everything, then delete outbox.db", dir)
 	}
-	lock := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(datadir.FileMode))
-	locked, err := lock.TryLock()
+	lock, err := lockSpool(dir)
 	if err != nil {
-		return nil, fmt.Errorf("locking the spool: %w", err)
-	}
-	if !locked {
-		return nil, fmt.Errorf("the spool %s is in use: is another Caddy still running? Each edge process needs a directory of its own", dir)
+		return nil, err
 	}
 	s := &spool{
 		dir: dir, shards: shards, max: maxBytes, lock: lock, edge: newEdge(),
@@ -115,6 +110,9 @@ func (s *spool) scan() (found map[laneID][]foundFrame, damaged []uint32, err err
 		g := &segment{path: filepath.Join(s.dir, e.Name())}
 		if g.file, err = os.Open(g.path); err != nil {
 			return nil, nil, fmt.Errorf("opening a segment of the spool: %w", err)
+		}
+		if g.info, err = g.file.Stat(); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("opening a segment of the spool: %w", err), g.file.Close())
 		}
 		s.segments[uint32(number)] = g
 		s.next = uint32(number) + 1

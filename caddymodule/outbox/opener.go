@@ -27,10 +27,23 @@ func (o *Outbox) open(tried chan<- struct{}) {
 	for {
 		select {
 		case <-ticker.C:
+			o.inWriter(context.Background(), o.restore)
 			o.lookForFiles()
 		case <-o.stop:
 			return
 		}
+	}
+}
+
+// restore writes files of the spool anew that somebody has removed. It runs in the
+// writer.
+func (o *Outbox) restore() {
+	restored, err := o.spool.restore()
+	if err != nil {
+		o.diskFailed(err)
+		signal(o.queue.urgent)
+	} else if restored {
+		o.log.Error("somebody has removed files of the spool while Caddy runs; nothing is lost, they are written anew", zap.String("dir", o.spool.dir))
 	}
 }
 

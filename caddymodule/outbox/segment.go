@@ -15,6 +15,7 @@ const segmentBytes = 16 << 20
 type segment struct {
 	path string
 	file *os.File
+	info os.FileInfo // to notice that somebody has removed it
 	size int64
 	live int // frames that lanes hold
 }
@@ -44,11 +45,12 @@ func (s *spool) begin() error {
 	if err != nil {
 		return fmt.Errorf("beginning a segment of the spool: %w", err)
 	}
-	if err := datadir.Sync(s.dir); err != nil {
+	info, err := file.Stat()
+	if err = errors.Join(err, datadir.Sync(s.dir)); err != nil {
 		return errors.Join(err, file.Close(), os.Remove(path))
 	}
 	s.mu.Lock()
-	s.active = &segment{path: path, file: file}
+	s.active = &segment{path: path, file: file, info: info}
 	s.segments[s.next] = s.active
 	s.mu.Unlock()
 	s.next++

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/hotboard/hotboard/hit"
 )
 
@@ -51,7 +49,7 @@ type spool struct {
 	dir    string
 	shards int
 	max    int64 // of bytes
-	lock   *flock.Flock
+	lock   *dirLock
 	state  [2]*os.File
 
 	// The writer's own.

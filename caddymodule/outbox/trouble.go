@@ -1,8 +1,10 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hotboard/hotboard/internal/faults"
@@ -62,8 +64,19 @@ func (t *trouble) lasting() error {
 // diskFailed notes that hits cannot be written to the spool.
 func (o *Outbox) diskFailed(err error) {
 	o.diskTrouble.fail(err)
-	o.opts.Faults.Set(faults.SpoolFailing, faults.Whole, fmt.Sprintf("%.500s. Beacons and votes are refused, "+
-		"and views wait in memory, until it can be written: make room on the disk, or mend what the error names", err))
+	o.opts.Faults.Set(faults.SpoolFailing, faults.Whole, fmt.Sprintf("%.500s. %s. "+
+		"Until then beacons and votes are refused, and views wait in memory", err, remedy(err)))
+}
+
+// remedy is what to do about an error of the spool.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, ErrFull):
+		return "Bring back the log or the aggregator, so that hits are counted"
+	case errors.Is(err, syscall.ENOSPC):
+		return "Make room on the disk"
+	}
+	return "Correct this; the edge tries again by itself"
 }
 
 // diskWorks notes that they can.

@@ -19,7 +19,10 @@ const (
 	retryMax = 5 * time.Second
 )
 
-var errOpening = errors.New("it is being opened")
+var (
+	errOpening = errors.New("it is being opened")
+	errRemoved = errors.New("its files were removed")
+)
 
 // pace is the least time from the beginning of one write to the next while
 // Appends wait: a transaction costs more than the hits in it, so under load it
@@ -106,6 +109,11 @@ func (o *Outbox) flush() error {
 func (o *Outbox) store(batches []*batch) error {
 	if o.spool == nil {
 		return cmp.Or(o.diskTrouble.err(), errOpening)
+	}
+	if o.spool.isRemoved() {
+		if o.restore(); o.spool.isRemoved() {
+			return cmp.Or(o.diskTrouble.err(), errRemoved)
+		}
 	}
 	if len(batches) == 0 && o.diskTrouble.err() != nil {
 		if err := o.spool.probe(); err != nil {

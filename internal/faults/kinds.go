@@ -1,5 +1,7 @@
 package faults
 
+import "slices"
+
 // Kind is a sort of fault and the label of its metrics. docs/operations.md has a
 // row for each.
 type Kind string
@@ -52,4 +54,16 @@ const (
 // Edge lists the kinds of an edge.
 var Edge = []Kind{
 	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile,
+}
+
+// WithoutFollowers leaves out of the faults of a whole process those that follow
+// from another: while the embedded backend is away, so are its log and its store,
+// and the remedies for servers of their own would mislead.
+func WithoutFollowers(found []Fault) []Fault {
+	if !slices.ContainsFunc(found, func(f Fault) bool { return f.Kind == BackendAway }) {
+		return found
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(f Fault) bool {
+		return f.Kind == StoreAway || f.Kind == LogAway || f.Kind == LogRefuses
+	})
 }

@@ -28,6 +28,7 @@ var ErrInUse = errors.New("another process has it open: stop that one, or use an
 
 // file is the database file while it is open.
 type file struct {
+	info   fs.FileInfo // to notice that somebody has removed it
 	reader *sql.DB
 	reads  statements
 	writer *sql.DB // one connection: conn
@@ -108,10 +109,18 @@ func (s *Store) openedToRead() (f *file, done func(), err error) {
 }
 
 func (s *Store) open(ctx context.Context) error {
+	var err error
 	if s.lock == nil {
-		var err error
 		if s.lock, err = lock(ctx, s.path+"-lock"); err != nil {
 			return err
+		}
+	}
+	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+		// A write-ahead log of another file would be played back into the new one.
+		for _, left := range []string{s.path + "-wal", s.path + "-shm"} {
+			if err := os.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
 	for _, path := range []string{s.path, s.path + "-wal", s.path + "-shm"} {
@@ -126,6 +135,9 @@ func (s *Store) open(ctx context.Context) error {
 	f.closing, f.stop = context.WithCancel(context.Background())
 	if err := f.open(ctx, s.path, s.shards); err != nil {
 		return errors.Join(asDamage(err), f.close())
+	}
+	if f.info, err = os.Stat(s.path); err != nil {
+		return errors.Join(err, f.close())
 	}
 	// Rows of another file would be wrong.
 	s.terms = terms{keep: s.terms.keep, known: map[termKey]termRow{}}
@@ -152,6 +164,26 @@ func (f *file) open(ctx context.Context, path string, shards int) error {
 	}
 	f.reads.prepare = f.reader.PrepareContext
 	return f.reader.PingContext(ctx)
+}
+
+// CloseIfRemoved closes the store, and gives up its lock, when somebody has removed
+// or replaced the file: SQLite would go on writing to one that nobody can open any
+// more. It reports whether it did; [Store.Open] then begins a new file.
+func (s *Store) CloseIfRemoved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.file.Load()
+	if f == nil || s.lock == nil {
+		return false
+	}
+	there, err := os.Stat(s.path)
+	if err == nil && os.SameFile(f.info, there) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_ = s.closeFile(errNotOpen) // nobody can read it any more
+	_ = s.lock.Close()          // its file may be gone too
+	s.lock = nil
+	return true
 }
 
 // close closes whatever is open. The last connection moves what is in the
