@@ -236,7 +236,7 @@ func adminLimit(r adminRequest, name string) (any, error) {
 	var quotas []hit.Quota
 	if list.Votes != nil {
 		var known bool
-		if quotas, known = r.app.limits.AppendQuotas(nil, &x, c.time, r.rt.secrets.shared); !known {
+		if quotas, known = r.app.limits.AppendQuotas(nil, &x, c.time, r.rt.secrets.Shared); !known {
 			return nil, adminError(http.StatusServiceUnavailable, "the secrets that edges share are not known yet: see the metric hotboard_edge_salt_shared")
 		}
 	}

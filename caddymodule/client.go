@@ -113,6 +113,6 @@ func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 func (c *client) view(rt *runtime, l *ruleset.List, item string) hit.Hit {
 	return hit.Hit{
 		Kind: hit.View, List: l.Name, Item: item,
-		Visitor: rt.visitors.of(c.who, rt.secrets.salt(c.time)), Time: c.time.UnixMilli(),
+		Visitor: rt.visitors.of(c.who, rt.secrets.OfDay(c.time)), Time: c.time.UnixMilli(),
 	}
 }

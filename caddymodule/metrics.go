@@ -162,7 +162,7 @@ func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 			limits:     rt.limits.Stats(),
 			pending:    rt.pending.len(clock.Now()),
 			connected:  ok && nc.IsConnected(),
-			sharedSalt: !rt.secrets.local.Load(),
+			sharedSalt: rt.secrets.AllShared(),
 		}
 		for i, m := range runtimeMetrics {
 			sums[i] += m.value(&state)

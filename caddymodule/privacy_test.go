@@ -229,7 +229,7 @@ func TestNothingPersonalLeaves(t *testing.T) {
 	}
 	seen := make(map[string][]byte) // what was captured, by where
 	_, rt := running()
-	settle(t, "the secrets", func() bool { return rt.secrets.prepare(t.Context()) == nil && !rt.secrets.local.Load() })
+	settle(t, "the secrets", func() bool { return rt.secrets.AllShared() })
 
 	requests, hits := 0, 0
 	for _, ip := range addresses {

@@ -19,6 +19,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/caddymodule/secrets"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
 	"github.com/hotboard/hotboard/internal/faults"
@@ -27,8 +28,6 @@ import (
 // runtimes holds what outlives a configuration, by data directory. A reload
 // takes over the runtime there is; it is closed when no configuration has it.
 var runtimes = caddy.NewUsagePool()
-
-var errNoConnection = errors.New("there is no connection to the broker yet")
 
 // closeTimeout is how long a closing outbox goes on publishing. What it does
 // not get rid of is on disk, for the next start.
@@ -40,7 +39,7 @@ type runtime struct {
 	shards   int
 	faults   *faults.Registry
 	outbox   *outbox.Outbox
-	secrets  *secrets
+	secrets  *secrets.Secrets
 	limits   *limit.Limiter
 	pending  *pendingViews
 	samples  *samples
@@ -81,7 +80,7 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.outcomes.follow(conn)
 	rt.apps.Enter(a, a)
 	rt.limits.SetMaxKeys(a.LimitKeys)
-	rt.secrets.enter(a, &a.Ruleset)
+	rt.secrets.Enter(a, &a.Ruleset)
 }
 
 // leave takes them back, so that those of the configuration before it, if it is
@@ -92,7 +91,7 @@ func (rt *runtime) leave(a *App) {
 	conn, _ := rt.conns.Current() // nil: nobody is left
 	rt.outcomes.follow(conn)
 	rt.apps.Leave(a)
-	rt.secrets.leave(a)
+	rt.secrets.Leave(a)
 	if last, ok := rt.apps.Current(); ok {
 		rt.limits.SetMaxKeys(last.LimitKeys)
 	}
@@ -128,7 +127,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err := datadir.Tidy(dir); err != nil {
 		currentlog.Logger("hotboard").Warn("files that a crash has left behind stay; they do no harm", zap.Error(err))
 	}
-	rt.secrets = openSecrets(filepath.Join(dir, "salts.json"), rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
+	rt.secrets = secrets.Open(filepath.Join(dir, "salts.json"), rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
 	var err error
 	rt.outbox, err = outbox.Open(outbox.Options{Dir: filepath.Join(dir, "spool"), Shards: shards, Faults: rt.faults, Logger: currentlog.Logger("hotboard.outbox")})
 	if err != nil {
@@ -144,7 +143,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 		return nc
 	}, shards)
 	rt.done.Go(func() { rt.outbox.Run(ctx, bus) })
-	rt.done.Go(func() { rt.secrets.run(ctx) })
+	rt.done.Go(func() { rt.secrets.Run(ctx) })
 	return rt, nil
 }
 

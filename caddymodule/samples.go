@@ -163,7 +163,7 @@ func (h *Handler) sample(r *http.Request, c *client, list, item string, reason r
 		s.Bot = &botSample{c.bot.Class, c.bot.Reason}
 	}
 	if c.userAgent != "" || c.who.text != "" {
-		s.Visitor = fmt.Sprintf("%06x", rt.visitors.of(c.who, rt.secrets.salt(c.time))>>40)
+		s.Visitor = fmt.Sprintf("%06x", rt.visitors.of(c.who, rt.secrets.OfDay(c.time))>>40)
 	}
 	ring.add(s)
 }

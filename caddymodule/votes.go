@@ -107,7 +107,7 @@ func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
 func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool {
 	for i := range ballots {
 		b := &ballots[i]
-		quotas, ok := h.app.limits.AppendQuotas(nil, &b.limited, now, rt.secrets.shared)
+		quotas, ok := h.app.limits.AppendQuotas(nil, &b.limited, now, rt.secrets.Shared)
 		if !ok {
 			return false
 		}
@@ -117,10 +117,10 @@ func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool
 			Quotas: quotas,
 		}
 		if b.client.user == "" {
-			b.hit.Visitor = b.client.who.visitor(rt.secrets.salt(now))
+			b.hit.Visitor = b.client.who.visitor(rt.secrets.OfDay(now))
 			continue
 		}
-		key := rt.secrets.shared(ruleset.PerCampaign, time.Time{})
+		key := rt.secrets.Shared(ruleset.PerCampaign, time.Time{})
 		if key == nil {
 			return false
 		}

@@ -40,7 +40,7 @@ func TestVotersStayUnknown(t *testing.T) {
 	c := runCaddy(t, config)
 	var rt *runtime
 	runtimes.Range(func(_, v any) bool { rt = v.(*runtime); return false })
-	settle(t, "the secrets", func() bool { return !rt.secrets.local.Load() })
+	settle(t, "the secrets", rt.secrets.AllShared)
 
 	const user, named, agent, token = "ann.secretive@example.com", "bob.secretive@example.com", firefox + " Distinctive/77", "distinctive-token"
 	const ip4, ip6 = "203.0.113.77", "2001:db8:77:77::77"

@@ -73,8 +73,7 @@ func startPoll(t testing.TB, log *natsLog, config string) *edge {
 
 // shares reports whether an edge has all the secrets that it needs.
 func shares(e *edge) bool {
-	rt := e.app.rt.Load()
-	return rt.secrets.prepare(e.ctx) == nil && !rt.secrets.local.Load()
+	return e.app.rt.Load().secrets.AllShared()
 }
 
 func votesReply(t testing.TB, w *httptest.ResponseRecorder) votesAnswer {

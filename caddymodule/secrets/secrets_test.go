@@ -1,10 +1,11 @@
-package caddymodule
+package secrets
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,85 +19,103 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-func newSecrets(t testing.TB, path string, nc *nats.Conn) *secrets {
+// patience bounds every wait; nothing takes that long unless it fails.
+const patience = 20 * time.Second
+
+// startNATS starts a server and connects to it.
+func startNATS(t *testing.T) (*services.NATS, *nats.Conn) {
 	t.Helper()
-	return openSecrets(path, func() (*nats.Conn, bool) { return nc, nc != nil }, newFaults(nil), zap.NewNop())
+	server := services.StartNATS(t)
+	nc, err := nats.Connect(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return server, nc
 }
 
-func TestSaltsAreShared(t *testing.T) {
-	log := startLog(t, 1)
+func newSecrets(t *testing.T, path string, nc *nats.Conn) *Secrets {
+	t.Helper()
+	found := faults.New(slog.New(slog.DiscardHandler), "hotboard_edge", faults.Edge)
+	return Open(path, func() (*nats.Conn, bool) { return nc, nc != nil }, found, zap.NewNop())
+}
+
+func TestSecretsAreShared(t *testing.T) {
+	_, nc := startNATS(t)
 	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	defer clock.Set(func() time.Time { return day })()
 
-	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	mine := bytes.Clone(a.salt(day))
+	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	mine := bytes.Clone(a.OfDay(day))
 	if len(mine) != secretBytes || bytes.Equal(mine, make([]byte, secretBytes)) {
-		t.Fatalf("salt %x", mine)
+		t.Fatalf("secret %x", mine)
 	}
-	if bytes.Equal(mine, b.salt(day)) {
-		t.Fatal("two edges that never met have one salt")
+	if bytes.Equal(mine, b.OfDay(day)) {
+		t.Fatal("two edges that never met have one secret")
 	}
 	a.prepare(t.Context())
-	if !bytes.Equal(a.salt(day), mine) || a.local.Load() {
-		t.Error("the first edge's salt changed when it was shared")
+	if !bytes.Equal(a.OfDay(day), mine) || !a.AllShared() {
+		t.Error("the first edge's secret changed when it was shared")
 	}
 	b.prepare(t.Context())
 	for _, when := range []time.Time{day, day.AddDate(0, 0, 1)} {
-		if !bytes.Equal(a.salt(when), b.salt(when)) {
-			t.Errorf("two edges have two salts on %v", when)
+		if !bytes.Equal(a.OfDay(when), b.OfDay(when)) {
+			t.Errorf("two edges have two secrets on %v", when)
 		}
 	}
-	if bytes.Equal(a.salt(day), a.salt(day.AddDate(0, 0, 1))) {
-		t.Error("two days have one salt")
+	if bytes.Equal(a.OfDay(day), a.OfDay(day.AddDate(0, 0, 1))) {
+		t.Error("two days have one secret")
 	}
 
 	day = day.AddDate(0, 0, 1)
-	tomorrow := bytes.Clone(b.salt(day))
+	tomorrow := bytes.Clone(b.OfDay(day))
 	b.prepare(t.Context())
-	if !bytes.Equal(b.salt(day), tomorrow) {
-		t.Error("the salt that was prepared for tomorrow is not used")
+	if !bytes.Equal(b.OfDay(day), tomorrow) {
+		t.Error("the secret that was prepared for tomorrow is not used")
 	}
 	day = day.AddDate(0, 0, 3)
 	b.prepare(t.Context())
 	if n := len(*b.table.Load()); n != 2 {
-		t.Errorf("%d salts are kept, want those of today and tomorrow", n)
+		t.Errorf("%d secrets are kept, want those of today and tomorrow", n)
 	}
 }
 
-func TestSaltsWithoutABroker(t *testing.T) {
+func TestWithoutABroker(t *testing.T) {
 	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	defer clock.Set(func() time.Time { return day })()
 	path := filepath.Join(t.TempDir(), "secrets")
 
 	s := newSecrets(t, path, nil)
-	first := bytes.Clone(s.salt(day))
+	first := bytes.Clone(s.OfDay(day))
 	s.prepare(t.Context())
-	if !s.local.Load() {
-		t.Error("a salt that nobody else has counts as shared")
+	if s.AllShared() {
+		t.Error("a secret that nobody else has counts as shared")
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info.Mode().Perm() != 0o600 {
-		t.Errorf("the salts can be read by others: %v", info.Mode())
+		t.Errorf("the secrets can be read by others: %v", info.Mode())
 	}
 
 	restarted := newSecrets(t, path, nil)
-	if !bytes.Equal(restarted.salt(day), first) {
+	if !bytes.Equal(restarted.OfDay(day), first) {
 		t.Error("a restart without a broker makes every visitor a new one")
 	}
 
-	log := startLog(t, 1)
-	back := newSecrets(t, path, log.conn)
+	_, nc := startNATS(t)
+	back := newSecrets(t, path, nc)
 	back.prepare(t.Context())
-	if !bytes.Equal(back.salt(day), first) || back.local.Load() {
-		t.Error("the salt of the time without a broker is not the one proposed")
+	if !bytes.Equal(back.OfDay(day), first) || !back.AllShared() {
+		t.Error("the secret of the time without a broker is not the one proposed")
 	}
 
 	day = day.AddDate(0, 0, 30)
@@ -107,67 +126,67 @@ func TestSaltsWithoutABroker(t *testing.T) {
 	}
 	byDay := make(map[string]*secret)
 	if err := json.Unmarshal(data, &byDay); err != nil || len(byDay) != 2 || byDay["2026-12-20"] == nil {
-		t.Errorf("a month later %d salts are on disk, want 2: %s", len(byDay), strings.ReplaceAll(string(data), `"key"`, ""))
+		t.Errorf("a month later %d secrets are on disk, want 2: %s", len(byDay), strings.ReplaceAll(string(data), `"key"`, ""))
 	}
 	if files, _ := filepath.Glob(filepath.Dir(path) + "/*"); len(files) != 1 {
 		t.Errorf("files left behind: %v", files)
 	}
 }
 
-func TestSaltsThatCannotBeRead(t *testing.T) {
+func TestFileThatCannotBeRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secrets")
 	for _, data := range []string{"", "{", `{"2026-11-20":null}`, `{"2026-11-20":{"key":"c2hvcnQ="}}`, `{"someday":{"key":""}}`} {
 		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := newSecrets(t, path, nil).salt(time.Now()); len(got) != secretBytes {
-			t.Errorf("%q: salt %x", data, got)
+		if got := newSecrets(t, path, nil).OfDay(time.Now()); len(got) != secretBytes {
+			t.Errorf("%q: secret %x", data, got)
 		}
 	}
 }
 
-func TestSaltsThatAnotherMadeBadly(t *testing.T) {
-	log := startLog(t, 1)
+func TestBadSecretInTheBucket(t *testing.T) {
+	_, nc := startNATS(t)
 	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	kv, err := openBucket(t.Context(), log.conn, hit.DayBucket)
+	kv, err := openBucket(t.Context(), nc, hit.DayBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := kv.Put(t.Context(), "2026-11-20", []byte("short")); err != nil {
 		t.Fatal(err)
 	}
-	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	mine := bytes.Clone(s.salt(day))
+	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	mine := bytes.Clone(s.OfDay(day))
 	if err := s.share(t.Context(), day, []secretID{utcDay(day)}); err == nil || !strings.Contains(err.Error(), "delete that key") {
 		t.Errorf("error %v", err)
 	}
-	if !bytes.Equal(s.salt(day), mine) {
-		t.Error("a bad salt was taken over")
+	if !bytes.Equal(s.OfDay(day), mine) {
+		t.Error("a bad secret was taken over")
 	}
 }
 
-func TestSaltsRun(t *testing.T) {
-	log := startLog(t, 1)
-	js, err := jetstream.New(log.conn)
+func TestRun(t *testing.T) {
+	_, nc := startNATS(t)
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := openBucket(t.Context(), log.conn, hit.DayBucket)
+	kv, err := openBucket(t.Context(), nc, hit.DayBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := js.Stream(t.Context(), "KV_"+hit.DayBucket.Name); err != nil || info.CachedInfo().Config.MaxAge != hit.DayBucket.TTL {
-		t.Errorf("salts are kept for ever: %v", err)
+		t.Errorf("secrets are kept for ever: %v", err)
 	}
 	watch, err := kv.WatchAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
+	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { s.run(ctx); close(done) }()
+	go func() { s.Run(ctx); close(done) }()
 	seen := make(map[string]bool)
 	for len(seen) < 2 {
 		select {
@@ -183,7 +202,7 @@ func TestSaltsRun(t *testing.T) {
 	<-done
 }
 
-func TestSecretNames(t *testing.T) {
+func TestNames(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -259,7 +278,7 @@ func namesOf(ids []secretID) []string {
 	return names
 }
 
-func TestSecretsWanted(t *testing.T) {
+func TestWanted(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 29, 23, 30, 0, 0, time.UTC) // a Sunday; Monday in Berlin
 	s := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nil)
@@ -273,39 +292,39 @@ func TestSecretsWanted(t *testing.T) {
 			t.Errorf("next (-want +got)\n%s", diff)
 		}
 	}
-	salt, nextSalt := []string{"2026-11-29"}, []string{"2026-11-30"}
-	check(salt, nextSalt)
-	s.enter("first", &ruleset.Ruleset{})
-	check(salt, nextSalt)
-	s.enter("second", pollRules(t))
+	day, nextDay := []string{"2026-11-29"}, []string{"2026-11-30"}
+	check(day, nextDay)
+	s.Enter("first", &ruleset.Ruleset{})
+	check(day, nextDay)
+	s.Enter("second", pollRules(t))
 	check([]string{"2026-11-29", "day-20261129T230000Z", "lasting", "month-20261101T000000Z", "week-20261129T230000Z"},
 		[]string{"2026-11-30", "day-20261130T230000Z", "month-20261201T000000Z", "week-20261206T230000Z"})
-	s.leave("second")
-	check(salt, nextSalt)
+	s.Leave("second")
+	check(day, nextDay)
 }
 
 // Two edges share every secret that votes need before its period begins, so that
 // the broker may be away meanwhile.
-func TestSecretsOfQuotas(t *testing.T) {
-	log := startLog(t, 1)
+func TestQuotas(t *testing.T) {
+	_, nc := startNATS(t)
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	defer clock.Set(func() time.Time { return now })()
 	path := filepath.Join(t.TempDir(), "secrets")
-	a := newSecrets(t, path, log.conn)
-	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	a.enter(t, pollRules(t))
-	b.enter(t, pollRules(t))
+	a := newSecrets(t, path, nc)
+	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	a.Enter(t, pollRules(t))
+	b.Enter(t, pollRules(t))
 
 	berlin, _ := time.LoadLocation("Europe/Berlin")
 	windows := []struct {
 		per  ruleset.Span
 		zone *time.Location
 	}{{ruleset.PerDay, berlin}, {ruleset.PerDay, time.UTC}, {ruleset.PerWeek, berlin}, {ruleset.PerMonth, time.UTC}, {ruleset.PerCampaign, berlin}}
-	ask := func(s *secrets, at time.Time) (keys [][]byte) {
+	ask := func(s *Secrets, at time.Time) (keys [][]byte) {
 		for _, w := range windows {
 			win := ruleset.Window{Per: w.per}
 			start, _ := win.Bounds(at, w.zone)
-			keys = append(keys, s.shared(w.per, start))
+			keys = append(keys, s.Shared(w.per, start))
 		}
 		return keys
 	}
@@ -317,7 +336,7 @@ func TestSecretsOfQuotas(t *testing.T) {
 	if err := errors.Join(a.prepare(t.Context()), b.prepare(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if a.local.Load() || b.local.Load() {
+	if !a.AllShared() || !b.AllShared() {
 		t.Error("secrets that are shared do not count as shared")
 	}
 	first := ask(a, now)
@@ -334,14 +353,14 @@ func TestSecretsOfQuotas(t *testing.T) {
 
 	// The broker goes, the edge restarts, and the next month begins.
 	restarted := newSecrets(t, path, nil)
-	restarted.enter(t, pollRules(t))
+	restarted.Enter(t, pollRules(t))
 	now = now.AddDate(0, 0, 1)
 	restarted.prepare(t.Context())
 	next := ask(restarted, now)
 	if diff := cmp.Diff(ask(b, now), next); diff != "" {
 		t.Errorf("the next periods' secrets are other ones:\n%s", diff)
 	}
-	if restarted.local.Load() {
+	if !restarted.AllShared() {
 		t.Error("secrets that were fetched ahead do not count as shared")
 	}
 	for i, same := range []bool{false, false, true, false, true} {
@@ -352,7 +371,7 @@ func TestSecretsOfQuotas(t *testing.T) {
 
 	// What is over is forgotten, the lasting one never.
 	now = now.AddDate(0, 3, 0)
-	restarted.leave(t)
+	restarted.Leave(t)
 	restarted.prepare(t.Context())
 	var kept []secretID
 	for id := range *restarted.table.Load() {
@@ -365,52 +384,86 @@ func TestSecretsOfQuotas(t *testing.T) {
 
 // A bucket that was lost gets the secrets back from the edges; where one of them
 // was faster with another one, that one holds for all.
-func TestSecretsOfALostBucket(t *testing.T) {
-	log := startLog(t, 1)
+func TestLostBucket(t *testing.T) {
+	server, nc := startNATS(t)
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	defer clock.Set(func() time.Time { return now })()
-	js, err := jetstream.New(log.conn)
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	a.enter(t, pollRules(t))
-	prepare := func(s *secrets) []byte {
+	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	a.Enter(t, pollRules(t))
+	prepare := func(s *Secrets) []byte {
 		t.Helper()
-		now = now.Add(secretCheck)
+		now = now.Add(checkEvery)
 		if err := s.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return s.shared(ruleset.PerCampaign, time.Time{})
+		return s.Shared(ruleset.PerCampaign, time.Time{})
 	}
 	first := prepare(a)
+	streams := filepath.Join(server.Dir, "jetstream", "$G", "streams")
 	lose := func() {
 		t.Helper()
+		if _, err := os.Stat(filepath.Join(streams, "KV_"+hit.LastingBucket.Name)); err != nil {
+			t.Fatal("the files of the bucket are elsewhere: ", err)
+		}
 		if err := js.DeleteKeyValue(t.Context(), hit.LastingBucket.Name); err != nil {
 			t.Fatal(err)
 		}
 		// The server renames the files and removes them later. A bucket of the same name
 		// that is deleted before that keeps its files, and with them its keys.
-		renamed := filepath.Join(log.server.JetStreamConfig().StoreDir, "$G", "streams", ".KV_"+hit.LastingBucket.Name)
-		settle(t, "the files of the bucket to go", func() bool {
-			_, err := os.Stat(renamed)
-			return errors.Is(err, os.ErrNotExist)
-		})
+		renamed := filepath.Join(streams, ".KV_"+hit.LastingBucket.Name)
+		deadline := time.After(patience)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for _, err := os.Stat(renamed); !errors.Is(err, os.ErrNotExist); _, err = os.Stat(renamed) {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatal("the files of the bucket do not go")
+			}
+		}
 	}
 	lose()
 	if !bytes.Equal(prepare(a), first) {
 		t.Error("the edge that knew the secret has another one")
 	}
-	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	b.enter(t, pollRules(t))
+	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	b.Enter(t, pollRules(t))
 	if !bytes.Equal(prepare(b), first) {
 		t.Error("a new edge did not get the secret back")
 	}
 	lose()
-	c := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), log.conn)
-	c.enter(t, pollRules(t))
+	c := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
+	c.Enter(t, pollRules(t))
 	second := prepare(c)
 	if bytes.Equal(second, first) || !bytes.Equal(prepare(a), second) || !bytes.Equal(prepare(b), second) {
 		t.Error("the edges do not agree after a new one was faster")
+	}
+}
+
+func TestFileThatCannotBeWritten(t *testing.T) {
+	_, nc := startNATS(t)
+	dir := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSecrets(t, filepath.Join(dir, "secrets"), nc)
+	if err := s.prepare(t.Context()); err != nil {
+		t.Fatal("the secrets are not shared: ", err)
+	}
+	if found := s.faults.Active(); len(found) != 1 || found[0].Kind != faults.SecretsFailing {
+		t.Errorf("faults %v", found)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found := s.faults.Active(); len(found) > 0 {
+		t.Errorf("faults %v once there is a directory", found)
 	}
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package secrets
 
 import (
 	"encoding/json"
@@ -16,13 +16,14 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// openSecrets reads the secrets that this edge used before. path need not exist.
-// A file that cannot be read is replaced: the other edges and the broker have the
-// secrets that matter, and new ones do for this edge alone.
-func openSecrets(path string, conn func() (*nats.Conn, bool), found *faults.Registry, logger *zap.Logger) *secrets {
-	s := &secrets{path: path, conn: conn, faults: found, logger: logger, wake: make(chan struct{}, 1)}
-	s.local.Store(true)
-	table, err := readSecrets(path)
+// Open reads the secrets that this edge used before from the file path, which need
+// not exist. conn returns the connection to the broker in force; false without
+// one. A file that cannot be read raises a fault, and Run replaces it: the other
+// edges and the broker have the secrets that matter, and new ones do for this edge
+// alone.
+func Open(path string, conn func() (*nats.Conn, bool), found *faults.Registry, logger *zap.Logger) *Secrets {
+	s := &Secrets{path: path, conn: conn, faults: found, logger: logger, wake: make(chan struct{}, 1)}
+	table, err := read(path)
 	if err != nil {
 		found.Set(faults.SecretsFailing, faults.Whole, fmt.Sprintf("%v; unless the broker has them, visitors of today count as new", err))
 	}
@@ -30,7 +31,7 @@ func openSecrets(path string, conn func() (*nats.Conn, bool), found *faults.Regi
 	return s
 }
 
-func readSecrets(path string) (map[secretID]*secret, error) {
+func read(path string) (map[secretID]*secret, error) {
 	table := make(map[secretID]*secret)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +52,8 @@ func readSecrets(path string) (map[secretID]*secret, error) {
 	return table, nil
 }
 
-// save writes the secrets down, readable by nobody else, all or nothing.
-func (s *secrets) save() error {
+// save writes the secrets to the file, readable by nobody else, all or nothing.
+func (s *Secrets) save() error {
 	byName := make(map[string]*secret)
 	for id, v := range *s.table.Load() {
 		byName[id.String()] = v

@@ -1,4 +1,4 @@
-package caddymodule
+package secrets
 
 import (
 	"bytes"
@@ -15,17 +15,19 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
+var errNoConnection = errors.New("there is no connection to the broker yet")
+
 // shareTimeout bounds one round of sharing.
 const shareTimeout = 5 * time.Second
 
 // share proposes secrets to the other edges, or takes theirs. Those that are
 // shared are looked for again after a while: a bucket that was lost gets them
 // back, and where another edge was faster its secret holds for all.
-func (s *secrets) share(ctx context.Context, now time.Time, ids []secretID) error {
+func (s *Secrets) share(ctx context.Context, now time.Time, ids []secretID) error {
 	ids = slices.DeleteFunc(ids, func(id secretID) bool {
 		v := s.of(id)
 		since := now.Sub(v.checked)
-		return v.Shared && since >= 0 && since < secretCheck
+		return v.Shared && since >= 0 && since < checkEvery
 	})
 	if len(ids) == 0 {
 		return nil
