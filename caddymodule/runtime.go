@@ -19,6 +19,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/internal/succession"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/caddymodule/outcomes"
 	"github.com/hotboard/hotboard/caddymodule/secrets"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
@@ -48,7 +49,7 @@ type runtime struct {
 	conns    succession.Of[*nats.Conn]
 	// rules are the limits that are told what aggregators have counted.
 	rules    succession.Of[*limit.Rules]
-	outcomes *outcomes
+	outcomes *outcomes.Outcomes
 	apps     succession.Of[*App]
 
 	stop context.CancelFunc
@@ -77,7 +78,7 @@ func acquireRuntime(dir string, shards int) (*runtime, error) {
 func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.conns.Enter(a, conn)
 	rt.rules.Enter(a, a.limits)
-	rt.outcomes.follow(conn)
+	rt.outcomes.Follow(conn)
 	rt.apps.Enter(a, a)
 	rt.limits.SetMaxKeys(a.LimitKeys)
 	rt.secrets.Enter(a, &a.Ruleset)
@@ -89,7 +90,7 @@ func (rt *runtime) leave(a *App) {
 	rt.conns.Leave(a)
 	rt.rules.Leave(a)
 	conn, _ := rt.conns.Current() // nil: nobody is left
-	rt.outcomes.follow(conn)
+	rt.outcomes.Follow(conn)
 	rt.apps.Leave(a)
 	rt.secrets.Leave(a)
 	if last, ok := rt.apps.Current(); ok {
@@ -134,7 +135,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 		return nil, fmt.Errorf("opening the spool: %w", err)
 	}
 	rt.boards = boards.New(rt.conns.Current)
-	rt.outcomes = newOutcomes(rt.learn, currentlog.Logger("hotboard.outcomes"))
+	rt.outcomes = outcomes.New(rt.learn, currentlog.Logger("hotboard.outcomes"))
 
 	ctx, stop := context.WithCancel(context.Background())
 	rt.stop = stop

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/caddymodule/limit"
+	"github.com/hotboard/hotboard/caddymodule/outcomes"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -58,10 +59,10 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	}
 
 	hits := h.take(ballots, now)
-	var waiting *awaiting
+	var waiting *outcomes.Awaited
 	if h.Confirm > 0 && len(hits) > 0 {
-		if waiting = rt.outcomes.await(hits); waiting != nil {
-			defer waiting.end()
+		if waiting = rt.outcomes.Await(hits); waiting != nil {
+			defer waiting.End()
 		}
 	}
 	if err := rt.outbox.Append(r.Context(), hits...); err != nil {
@@ -75,7 +76,7 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	var known map[uint64]hit.VoteOutcome
 	if waiting != nil {
-		known = waiting.wait(r.Context(), time.Duration(h.Confirm))
+		known = waiting.Wait(r.Context(), time.Duration(h.Confirm))
 	}
 	h.conclusions(r, ballots, hits, known, now)
 	h.answerVotes(w, ballots, batch)

@@ -2,8 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,10 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
-
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
+	"github.com/hotboard/hotboard/caddymodule/outcomes"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -173,14 +169,11 @@ func TestConfirmedVotes(t *testing.T) {
 		if a := votesReply(t, w); w.Code != http.StatusAccepted || !a.OK || a.Votes[0].Verdict != "pending" || !a.Votes[0].Accepted {
 			t.Errorf("got %d %s", w.Code, w.Body)
 		}
-		if n := len(slow.app.rt.Load().outcomes.awaited); n != 0 {
-			t.Errorf("%d votes still wait", n)
-		}
+		noneWaits(t, slow)
 	})
 	t.Run("too many wait", func(t *testing.T) {
-		o := e.app.rt.Load().outcomes
-		waiting := o.await(make([]hit.Hit, maxAwaited))
-		defer waiting.end()
+		waiting := e.app.rt.Load().outcomes.Await(make([]hit.Hit, outcomes.MaxAwaited))
+		defer waiting.End()
 		w := castVote(e, `{"list":"wishes","option":"peace"}`)
 		if a := votesReply(t, w); w.Code != http.StatusAccepted || a.Votes[0].Verdict != "pending" {
 			t.Errorf("got %d %s", w.Code, w.Body)
@@ -191,10 +184,19 @@ func TestConfirmedVotes(t *testing.T) {
 		leave()
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, fetch(http.MethodPost, "/api/votes", `{"list":"wishes","option":"peace"}`).WithContext(ctx))
-		if n := len(e.app.rt.Load().outcomes.awaited); n != 0 {
-			t.Errorf("%d votes still wait", n)
-		}
+		noneWaits(t, e)
 	})
+}
+
+// noneWaits fails if votes of an edge still wait for their outcomes: then there is
+// no room for as many as may wait.
+func noneWaits(t *testing.T, e *edge) {
+	t.Helper()
+	all := e.app.rt.Load().outcomes.Await(make([]hit.Hit, outcomes.MaxAwaited))
+	if all == nil {
+		t.Fatal("votes still wait")
+	}
+	all.End()
 }
 
 // A vote whose quota another edge could not tell is refused, until it could.
@@ -316,90 +318,5 @@ func TestVotesSurvive(t *testing.T) {
 			t.Errorf("hit %+v came twice, or out of nowhere", h)
 		}
 		delete(want, h.Item)
-	}
-}
-
-// The edge hears of votes over the connection of the configuration in force.
-func TestOutcomesFollowTheConnection(t *testing.T) {
-	t.Parallel()
-	heard := make(chan hit.UsedQuota, 10)
-	o := newOutcomes(func(u hit.UsedQuota) { heard <- u }, zap.NewNop())
-	publish := func(nc *nats.Conn, rule string) {
-		t.Helper()
-		data, _ := json.Marshal(hit.Outcomes{Used: []hit.UsedQuota{{Rule: rule}}})
-		if err := errors.Join(nc.Flush(), nc.Publish(hit.SubjectOutcomes, data), nc.Flush()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	next := func(want string) {
-		t.Helper()
-		select {
-		case u := <-heard:
-			if u.Rule != want {
-				t.Errorf("heard %q, want %q", u.Rule, want)
-			}
-		case <-time.After(patience):
-			t.Fatalf("%q was not heard", want)
-		}
-	}
-	var conns []*nats.Conn
-	for range 2 {
-		nc, err := nats.Connect(startNATS(t, -1, t.TempDir()).ClientURL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		conns = append(conns, nc)
-	}
-	o.follow(conns[0])
-	publish(conns[0], "one")
-	next("one")
-	o.follow(conns[0])
-	publish(conns[0], "once")
-	next("once")
-	if err := conns[0].Publish(hit.SubjectOutcomes, []byte("not JSON")); err != nil {
-		t.Fatal(err)
-	}
-	o.follow(conns[1])
-	publish(conns[0], "nobody")
-	publish(conns[1], "two")
-	next("two")
-	o.follow(nil)
-	publish(conns[1], "nobody")
-	conns[1].Close()
-	o.follow(conns[1]) // closed: nothing to hear, and nothing that fails
-	if len(heard) != 0 {
-		t.Errorf("heard %+v", <-heard)
-	}
-}
-
-// Every vote that waits hears of its own outcome, however many there are at once.
-func TestOutcomesReachThoseWhoWait(t *testing.T) {
-	t.Parallel()
-	o := newOutcomes(func(hit.UsedQuota) {}, zap.NewNop())
-	var wg sync.WaitGroup
-	for n := range 200 {
-		wg.Go(func() {
-			hits := make([]hit.Hit, 3)
-			a := o.await(hits)
-			defer a.end()
-			said := hit.Outcomes{Votes: []hit.VoteOutcome{{Confirm: 1}}} // somebody else's
-			for i, h := range hits {
-				v := hit.VoteOutcome{Confirm: h.Confirm, Rank: int64(n*10 + i)}
-				said.Votes = append(said.Votes, v, v) // twice, as after a failure
-			}
-			data, _ := json.Marshal(said)
-			o.receive(&nats.Msg{Data: data})
-			known := a.wait(t.Context(), patience)
-			for i, h := range hits {
-				if h.Confirm == 0 || known[h.Confirm].Rank != int64(n*10+i) {
-					t.Errorf("vote %d of %d: %+v", i, n, known[h.Confirm])
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if len(o.awaited) != 0 {
-		t.Errorf("%d still wait", len(o.awaited))
 	}
 }

@@ -1,4 +1,5 @@
-package caddymodule
+// Package outcomes receives what the aggregators tell an edge of votes.
+package outcomes
 
 import (
 	"context"
@@ -13,14 +14,15 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// maxAwaited is how many votes may wait for their outcome. Those beyond are
-// answered without it.
-const maxAwaited = 16384
+// MaxAwaited is how many votes may wait for their outcome at a time.
+const MaxAwaited = 16384
 
-// outcomes is what the aggregators tell this edge of votes: what came of those
-// that asked, and which keys are used up. What gets lost on the way costs nobody
-// a count: the aggregators hold votes to their quotas whatever the edges know.
-type outcomes struct {
+// Outcomes tells votes that wait what became of them, and the limits which keys
+// are used up. A message that gets lost costs nobody a count: the aggregators hold
+// votes to their quotas whatever the edges know.
+//
+// An Outcomes may be used by several goroutines at once.
+type Outcomes struct {
 	learn  func(hit.UsedQuota)
 	logger *zap.Logger
 
@@ -30,13 +32,15 @@ type outcomes struct {
 	awaited map[uint64]chan<- hit.VoteOutcome // by Confirm
 }
 
-func newOutcomes(learn func(hit.UsedQuota), logger *zap.Logger) *outcomes {
-	return &outcomes{learn: learn, logger: logger, awaited: make(map[uint64]chan<- hit.VoteOutcome)}
+// New returns Outcomes that follow no connection yet. They call learn with each key
+// that an aggregator reports as used up.
+func New(learn func(hit.UsedQuota), logger *zap.Logger) *Outcomes {
+	return &Outcomes{learn: learn, logger: logger, awaited: make(map[uint64]chan<- hit.VoteOutcome)}
 }
 
-// follow listens on a connection instead of the one before; nil ends it. The
+// Follow listens on a connection instead of the one before; nil ends it. The
 // server need not be reachable: the connection subscribes again by itself.
-func (o *outcomes) follow(nc *nats.Conn) {
+func (o *Outcomes) Follow(nc *nats.Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if nc == o.conn {
@@ -58,7 +62,7 @@ func (o *outcomes) follow(nc *nats.Conn) {
 }
 
 // receive takes one message of an aggregator.
-func (o *outcomes) receive(m *nats.Msg) {
+func (o *Outcomes) receive(m *nats.Msg) {
 	var said hit.Outcomes
 	if err := json.Unmarshal(m.Data, &said); err != nil {
 		o.logger.Warn("what became of votes cannot be read; is an aggregator of another version?", zap.Error(err))
@@ -77,23 +81,23 @@ func (o *outcomes) receive(m *nats.Msg) {
 	}
 }
 
-// awaiting is the votes of one request that wait for their outcome.
-type awaiting struct {
-	outcomes *outcomes
+// Awaited is the votes of one request that wait for their outcomes.
+type Awaited struct {
+	outcomes *Outcomes
 	ids      []uint64
 	came     chan hit.VoteOutcome
 }
 
-// await prepares to hear what becomes of hits, and makes them ask for it. It has
-// to come before they are sent, and end after. It returns nil when too many wait
-// already.
-func (o *outcomes) await(hits []hit.Hit) *awaiting {
+// Await sets the Confirm of hits, by which they ask for their outcomes. Call it
+// before they are sent, and [Awaited.End] when they need not wait any more. It
+// returns nil, and leaves hits alone, when more than [MaxAwaited] would wait.
+func (o *Outcomes) Await(hits []hit.Hit) *Awaited {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.awaited)+len(hits) > maxAwaited {
+	if len(o.awaited)+len(hits) > MaxAwaited {
 		return nil
 	}
-	a := &awaiting{outcomes: o, came: make(chan hit.VoteOutcome, len(hits))}
+	a := &Awaited{outcomes: o, came: make(chan hit.VoteOutcome, len(hits))}
 	for i := range hits {
 		id := rand.Uint64()
 		for _, taken := o.awaited[id]; id == 0 || taken; _, taken = o.awaited[id] {
@@ -106,9 +110,9 @@ func (o *outcomes) await(hits []hit.Hit) *awaiting {
 	return a
 }
 
-// wait returns what became of the votes, by Confirm, as far as that is known
-// after the time, or when ctx ends.
-func (a *awaiting) wait(ctx context.Context, atMost time.Duration) map[uint64]hit.VoteOutcome {
+// Wait returns what became of the votes, by Confirm. Votes whose outcomes do not
+// arrive in time, or before ctx ends, are missing.
+func (a *Awaited) Wait(ctx context.Context, atMost time.Duration) map[uint64]hit.VoteOutcome {
 	known := make(map[uint64]hit.VoteOutcome, len(a.ids))
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -125,8 +129,8 @@ func (a *awaiting) wait(ctx context.Context, atMost time.Duration) map[uint64]hi
 	return known
 }
 
-// end forgets those that still wait.
-func (a *awaiting) end() {
+// End forgets the votes that still wait.
+func (a *Awaited) End() {
 	a.outcomes.mu.Lock()
 	defer a.outcomes.mu.Unlock()
 	for _, id := range a.ids {
