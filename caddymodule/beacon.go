@@ -109,9 +109,9 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 	left := err != nil && gone(r, err)
 	for i := range reports {
 		if rep := &reports[i]; err == nil || left {
-			rep.waited.settled()
+			rep.waited.Settled()
 		} else {
-			rt.pending.putBack(rep.waitedAt, rep.waited)
+			rep.waited.PutBack()
 		}
 	}
 	if left {

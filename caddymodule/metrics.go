@@ -37,6 +37,10 @@ var (
 	}, []string{"answer"})
 )
 
+func countSpeculative(list, outcome string) {
+	speculativeTotal.WithLabelValues(list, outcome).Inc()
+}
+
 // register adds the collectors to the registry of a configuration.
 func register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{requestsTotal, shadowedTotal, speculativeTotal, boardsTotal, runtimeCollector{}} {
@@ -160,7 +164,7 @@ func (runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 		state := runtimeState{
 			Stats:      rt.outbox.Stats(),
 			limits:     rt.limits.Stats(),
-			pending:    rt.pending.len(clock.Now()),
+			pending:    rt.pending.Len(clock.Now()),
 			connected:  ok && nc.IsConnected(),
 			sharedSalt: rt.secrets.AllShared(),
 		}

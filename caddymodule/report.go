@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/hotboard/hotboard/caddymodule/pending"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -45,9 +46,7 @@ type report struct {
 	page      *url.URL
 	published int64 // in milliseconds since the Unix epoch; 0 when it does not say
 
-	// What waited for the page, see [pendingViews.take].
-	waitedAt pageKey
-	waited   waiting
+	waited pending.Taken // the views that waited for the page
 }
 
 // readBeacons checks all beacons, or says what is wrong with the first that is.
@@ -152,12 +151,12 @@ type reported struct {
 func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported {
 	var views []reported
 	if rep.page != nil && rt != nil {
-		rep.waitedAt = rt.pending.key(&rep.client, r.Host, rep.page)
-		rep.waited = rt.pending.take(rep.waitedAt, rep.client.time)
-		for _, s := range rep.waited.views {
+		key := rt.pending.KeyOf(rep.client.ip, rep.client.userAgent, r.Host, rep.page)
+		rep.waited = rt.pending.Take(key, rep.client.time)
+		for _, s := range rep.waited.Views {
 			for _, l := range h.lists {
-				if l.Name == s.list && h.takesBeacons(l) && (rep.list == nil || rep.list == l) {
-					views = append(views, reported{list: l, item: s.item, published: s.published, from: s.from})
+				if l.Name == s.List && h.takesBeacons(l) && (rep.list == nil || rep.list == l) {
+					views = append(views, reported{list: l, item: s.Item, published: s.Published, from: s.PublishedFrom})
 				}
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/caddymodule/outcomes"
+	"github.com/hotboard/hotboard/caddymodule/pending"
 	"github.com/hotboard/hotboard/caddymodule/secrets"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
@@ -42,7 +43,7 @@ type runtime struct {
 	outbox   *outbox.Outbox
 	secrets  *secrets.Secrets
 	limits   *limit.Limiter
-	pending  *pendingViews
+	pending  *pending.Views
 	samples  *samples
 	visitors *visitors
 	boards   *boards.Boards
@@ -123,7 +124,7 @@ func newFaults(logger *zap.Logger) *faults.Registry {
 func openRuntime(dir string, shards int) (*runtime, error) {
 	rt := &runtime{
 		shards: shards, faults: newFaults(currentlog.Logger("hotboard.faults")),
-		limits: limit.New(defaultLimitKeys), pending: newPendingViews(), samples: newSamples(), visitors: newVisitors(),
+		limits: limit.New(defaultLimitKeys), pending: pending.New(countSpeculative), samples: newSamples(), visitors: newVisitors(),
 	}
 	if err := datadir.Tidy(dir); err != nil {
 		currentlog.Logger("hotboard").Warn("files that a crash has left behind stay; they do no harm", zap.Error(err))

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/hotboard/hotboard/caddymodule/pending"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -181,20 +182,20 @@ func (v *view) published(t *target) (int64, hit.Source) {
 
 // wait has a speculative view wait until its page is shown.
 func (v *view) wait() {
-	var views []speculation
+	var views []pending.View
 	for i := range v.targets {
 		t := &v.targets[i]
 		if t.outcome != "" {
 			continue
 		}
-		s := speculation{list: t.List.Name, item: strings.Clone(t.Item)} // not the whole URL
-		s.published, s.from = v.published(t)
+		s := pending.View{List: t.List.Name, Item: strings.Clone(t.Item)} // not the whole URL
+		s.Published, s.PublishedFrom = v.published(t)
 		views = append(views, s)
 	}
 	if len(views) == 0 {
 		return
 	}
 	if rt, err := v.handler.app.acquire(); err == nil {
-		rt.pending.put(rt.pending.key(&v.client, v.host, v.asked), v.client.time, views)
+		rt.pending.Put(rt.pending.KeyOf(v.client.ip, v.client.userAgent, v.host, v.asked), v.client.time, views)
 	}
 }

@@ -446,7 +446,7 @@ func TestLongURLsAreNotKept(t *testing.T) {
 		path := fmt.Sprintf("/long/%d?", i)
 		e.do(browse(path+strings.Repeat("x", size), "Sec-Purpose", "prefetch"))
 	}
-	if n := e.app.rt.Load().pending.len(clock.Now()); n != views {
+	if n := e.app.rt.Load().pending.Len(clock.Now()); n != views {
 		t.Fatalf("%d views wait, want %d", n, views)
 	}
 	if after := memory(); after > before+views*size/4 {

@@ -18,8 +18,8 @@ import (
 // secrets that edges share, in seconds: usually it has just started.
 const secretsRetryAfter = 2
 
-// pending is the verdict on a vote of which no aggregator has spoken in time.
-const pending = "pending"
+// verdictPending is the verdict on a vote that no aggregator has judged in time.
+const verdictPending = "pending"
 
 // ballot is a vote that its poll takes, on its way.
 type ballot struct {
@@ -187,7 +187,7 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 		}
 		reason := ruleset.Counted
 		if h.Confirm > 0 {
-			b.result.Verdict = pending
+			b.result.Verdict = verdictPending
 			if o, ok := known[hits[0].Confirm]; ok {
 				reason = ruleset.Reason(o.Reason)
 				b.result.Verdict, b.result.Score, b.result.Rank = o.Reason, o.Score, o.Rank

@@ -51,7 +51,7 @@ func (h *Handler) answerVotes(w http.ResponseWriter, ballots []ballot, batch boo
 			continue
 		}
 		accepted++
-		if v.Verdict == "" || v.Verdict == pending {
+		if v.Verdict == "" || v.Verdict == verdictPending {
 			undecided++
 		}
 	}

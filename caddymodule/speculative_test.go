@@ -2,13 +2,13 @@ package caddymodule
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/caddymodule/pending"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -20,94 +20,6 @@ func outcomesOf(list string) map[string]int {
 		n[outcome] = int(counterValue(speculativeTotal.WithLabelValues(list, outcome)))
 	}
 	return n
-}
-
-func TestPendingViews(t *testing.T) {
-	t.Parallel()
-	const list = "pending-unit"
-	before := outcomesOf(list)
-	start := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	view := func(item string) []speculation { return []speculation{{list: list, item: item}} }
-	p := newPendingViews()
-	for i, item := range []string{"a", "b", "c"} {
-		p.put(pageKey(i), start, view(item))
-	}
-	if n := p.len(start); n != 3 {
-		t.Errorf("%d wait, want 3", n)
-	}
-	if got := shown(p, 0, start.Add(pendingLife-1)); len(got) != 1 || got[0].item != "a" {
-		t.Errorf("took %v, want a", got)
-	}
-	if got := shown(p, 0, start.Add(pendingLife-1)); got != nil {
-		t.Errorf("took %v twice", got)
-	}
-	p.put(3, start.Add(pendingLife-1), view("d")) // with the others in the young generation
-	if got := shown(p, 1, start.Add(pendingLife)); got != nil {
-		t.Errorf("took %v, which is too old", got)
-	}
-	if got := shown(p, 3, start.Add(2*pendingLife-2)); len(got) != 1 || got[0].item != "d" {
-		t.Errorf("took %v, want d from the old generation", got)
-	}
-	p.put(4, start.Add(2*pendingLife-1), view("e"))
-	if n := p.len(start.Add(20 * pendingLife)); n != 0 {
-		t.Errorf("%d wait after a long time", n)
-	}
-	after := outcomesOf(list)
-	for outcome, want := range map[string]int{"confirmed": 2, "expired": 3, "dropped": 0} {
-		if got := after[outcome] - before[outcome]; got != want {
-			t.Errorf("%d %s, want %d", got, outcome, want)
-		}
-	}
-}
-
-func TestPendingViewsAreBounded(t *testing.T) {
-	t.Parallel()
-	const list, flood = "pending-flood", 3 * maxPending
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	p, before := newPendingViews(), outcomesOf(list)["dropped"]
-	most := 0
-	for i := range flood {
-		p.put(pageKey(i), now, []speculation{{list: list}})
-		most = max(most, len(p.young)+len(p.old))
-	}
-	if most > maxPending || most < maxPending/2 {
-		t.Errorf("%d waited at most, want %d", most, maxPending)
-	}
-	if got := outcomesOf(list)["dropped"] - before + p.len(now); got != flood {
-		t.Errorf("%d of %d are waiting or dropped", got, flood)
-	}
-	if got := shown(p, flood-1, now); len(got) != 1 {
-		t.Error("the last is not there")
-	}
-}
-
-func TestPageKeys(t *testing.T) {
-	t.Parallel()
-	p := newPendingViews()
-	page := func(s string) *url.URL {
-		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u
-	}
-	key := func(ip, userAgent, host, uri string) pageKey {
-		return p.key(&client{ip: clientAddr(t, ip), userAgent: userAgent}, host, page(uri))
-	}
-	one := key("192.0.2.1", "x", "example.com", "/a?b=c")
-	if key("192.0.2.1", "x", "example.com", "/a?b=c") != one {
-		t.Error("the same page has two keys")
-	}
-	for _, other := range []pageKey{
-		key("192.0.2.2", "x", "example.com", "/a?b=c"), key("192.0.2.1", "y", "example.com", "/a?b=c"),
-		key("192.0.2.1", "x", "example.org", "/a?b=c"), key("192.0.2.1", "x", "example.com", "/a?b=d"),
-		key("192.0.2.1", "x", "example.com", "/a"), key("192.0.2.1", "xexample", ".com", "/a?b=c"),
-		newPendingViews().key(&client{ip: clientAddr(t, "192.0.2.1"), userAgent: "x"}, "example.com", page("/a?b=c")),
-	} {
-		if other == one {
-			t.Error("two pages have one key")
-		}
-	}
 }
 
 func TestSpeculativeViews(t *testing.T) {
@@ -169,7 +81,7 @@ func TestSpeculativeViews(t *testing.T) {
 		before := outcomesOf(list)
 		fetchEarly("/published?from=mail")
 		rt := e.app.rt.Load()
-		waiting, open := rt.pending.len(now), rt.outbox
+		waiting, open := rt.pending.Len(now), rt.outbox
 		closed, err := outbox.Open(outbox.Options{Dir: t.TempDir(), Shards: 1})
 		if err == nil {
 			err = closed.Close(t.Context())
@@ -180,8 +92,8 @@ func TestSpeculativeViews(t *testing.T) {
 		rt.outbox = closed
 		w := e.do(fetch(http.MethodPost, "/api/views", `{"page":"/speculative/published?from=mail"}`))
 		rt.outbox = open
-		if w.Code != http.StatusServiceUnavailable || rt.pending.len(now) != waiting {
-			t.Errorf("got %d, %d of %d wait", w.Code, rt.pending.len(now), waiting)
+		if w.Code != http.StatusServiceUnavailable || rt.pending.Len(now) != waiting {
+			t.Errorf("got %d, %d of %d wait", w.Code, rt.pending.Len(now), waiting)
 		}
 		if a := show("/published?from=mail"); a != (beaconAnswer{OK: true, Accepted: 1}) {
 			t.Errorf("answer %+v", a)
@@ -218,7 +130,7 @@ func TestSpeculativeViews(t *testing.T) {
 	})
 	t.Run("shown later", func(t *testing.T) {
 		fetchEarly("/late")
-		set(now.Add(pendingLife))
+		set(now.Add(pending.Life))
 		before := outcomesOf(list)
 		show("/late") // is a view, by its path; but not of what was fetched
 		if h := log.next(t); h.Item != "late" {
@@ -232,8 +144,8 @@ func TestSpeculativeViews(t *testing.T) {
 	t.Run("never shown", func(t *testing.T) {
 		before := outcomesOf(list)
 		fetchEarly("/unseen")
-		set(now.Add(10 * pendingLife))
-		if n := e.app.rt.Load().pending.len(clock.Now()); n != 0 {
+		set(now.Add(10 * pending.Life))
+		if n := e.app.rt.Load().pending.Len(clock.Now()); n != 0 {
 			t.Errorf("%d wait for ever", n)
 		}
 		if got := outcomesOf(list)["expired"] - before["expired"]; got != 1 {
@@ -243,7 +155,7 @@ func TestSpeculativeViews(t *testing.T) {
 	})
 	t.Run("not there", func(t *testing.T) {
 		fetchEarly("/404")
-		if n := e.app.rt.Load().pending.len(clock.Now()); n != 0 {
+		if n := e.app.rt.Load().pending.Len(clock.Now()); n != 0 {
 			t.Errorf("%d wait, want none: the page is not there", n)
 		}
 	})
@@ -279,11 +191,4 @@ func TestSpeculativeViews(t *testing.T) {
 		}
 		log.next(t)
 	})
-}
-
-// shown takes the views that waited for a page, and has them settled.
-func shown(p *pendingViews, k pageKey, now time.Time) []speculation {
-	w := p.take(k, now)
-	w.settled()
-	return w.views
 }
