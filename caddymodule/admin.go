@@ -19,6 +19,8 @@ import (
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/limit"
+	"github.com/hotboard/hotboard/caddymodule/samples"
+	"github.com/hotboard/hotboard/caddymodule/visitors"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
@@ -150,8 +152,8 @@ func adminSamples(r adminRequest) (any, error) {
 		return nil, adminError(http.StatusNotFound, "there is no list %q", list)
 	}
 	return struct {
-		Samples []sample `json:"samples"`
-	}{r.rt.samples.latest(q.Get("list"), ruleset.Reason(q.Get("reason")), limit)}, nil
+		Samples []samples.Sample `json:"samples"`
+	}{r.rt.samples.Latest(q.Get("list"), ruleset.Reason(q.Get("reason")), limit)}, nil
 }
 
 // limitState is a limit and what it has refused so far, by list.
@@ -276,9 +278,9 @@ func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.L
 			return bad("ip: it is not an address such as 192.0.2.7 or 2001:db8::7")
 		}
 	}
-	c.who = identity{ip: c.ip, text: k.UserAgent}
+	c.who = visitors.Client(c.ip, k.UserAgent)
 	if k.Visitor != "" {
-		c.who = identity{text: namedKind + k.Visitor}
+		c.who = visitors.Named(k.Visitor)
 	}
 	c.bot = app.bots.Classify(k.UserAgent, c.ip)
 	if k.Device != "" {

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/limit"
+	"github.com/hotboard/hotboard/caddymodule/visitors"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/bots"
@@ -26,7 +28,7 @@ type client struct {
 	time      time.Time // when the request came
 	ip        netip.Addr
 	userAgent string
-	who       identity
+	who       visitors.Identity
 	user      string // "" where the site knows nobody
 	channel   string
 	bot       bots.Verdict
@@ -37,14 +39,23 @@ type client struct {
 // so it is looked at before them.
 func (h *Handler) clientOf(r *http.Request) client {
 	c := client{time: clock.Now(), ip: clientIP(r), userAgent: first(r.Header["User-Agent"])}
-	c.who = identity{ip: c.ip, text: c.userAgent}
+	c.who = visitors.Client(c.ip, c.userAgent)
 	if name := evaluate(r, h.Visitor); name != "" {
-		c.who = identity{text: namedKind + name}
+		c.who = visitors.Named(name)
 	}
 	c.user = evaluate(r, h.User)
 	c.channel = h.channelOf(r)
 	c.bot = h.app.bots.Classify(c.userAgent, c.ip)
 	return c
+}
+
+// askedFor returns what the visitor asked for, before any rewrite: the method, the
+// URL and the RequestURI.
+func askedFor(r *http.Request) http.Request {
+	if orig, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		return orig
+	}
+	return *r
 }
 
 // first returns the first value of a header; "" when there is none.
@@ -53,6 +64,15 @@ func first(values []string) string {
 		return ""
 	}
 	return values[0]
+}
+
+// clientIP returns the address that Caddy found for the client, which heeds
+// trusted_proxies and client_ip_headers; the zero Addr when there is none, as on
+// a Unix socket.
+func clientIP(r *http.Request) netip.Addr {
+	s, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	ip, _ := netip.ParseAddr(s)
+	return ip
 }
 
 // evaluate returns the value of a placeholder; "" when there is none.
@@ -105,7 +125,7 @@ func validChannel(c string) string {
 func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 	return limit.Hit{
 		List: l, Item: item, Channel: c.channel, Device: c.bot.Device,
-		IP: c.ip, User: c.user, VisitorIP: c.who.ip, VisitorText: c.who.text,
+		IP: c.ip, User: c.user, VisitorIP: c.who.IP, VisitorText: c.who.Text,
 	}
 }
 
@@ -113,6 +133,6 @@ func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 func (c *client) view(rt *runtime, l *ruleset.List, item string) hit.Hit {
 	return hit.Hit{
 		Kind: hit.View, List: l.Name, Item: item,
-		Visitor: rt.visitors.of(c.who, rt.secrets.OfDay(c.time)), Time: c.time.UnixMilli(),
+		Visitor: rt.visitors.Of(c.who, rt.secrets.OfDay(c.time)), Time: c.time.UnixMilli(),
 	}
 }

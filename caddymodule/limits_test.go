@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/outbox"
+	"github.com/hotboard/hotboard/caddymodule/visitors"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -296,7 +297,7 @@ func TestFlood(t *testing.T) {
 	before := memory()
 	for i := range clients {
 		ip := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-		h.charge(&client{time: now, ip: ip, who: identity{ip: ip, text: firefox}}, list0, "a")
+		h.charge(&client{time: now, ip: ip, who: visitors.Client(ip, firefox)}, list0, "a")
 		if i%100 == 0 {
 			verdict(ip.String())
 		}

@@ -95,7 +95,7 @@ func (h *Handler) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
 	if len(b.Fingerprint) > maxFingerprintBytes {
 		return bad("bad_fingerprint", "The fingerprint has more than %d bytes.", maxFingerprintBytes)
 	}
-	rep.client.who = rep.client.who.withFingerprint(b.Fingerprint)
+	rep.client.who = rep.client.who.WithFingerprint(b.Fingerprint)
 	if b.PublishedAt != "" {
 		t, err := time.Parse(time.RFC3339, b.PublishedAt)
 		if err != nil || t.UnixMilli() <= 0 {

@@ -21,7 +21,9 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 	"github.com/hotboard/hotboard/caddymodule/outcomes"
 	"github.com/hotboard/hotboard/caddymodule/pending"
+	"github.com/hotboard/hotboard/caddymodule/samples"
 	"github.com/hotboard/hotboard/caddymodule/secrets"
+	"github.com/hotboard/hotboard/caddymodule/visitors"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
 	"github.com/hotboard/hotboard/internal/faults"
@@ -44,8 +46,8 @@ type runtime struct {
 	secrets  *secrets.Secrets
 	limits   *limit.Limiter
 	pending  *pending.Views
-	samples  *samples
-	visitors *visitors
+	samples  *samples.Samples
+	visitors *visitors.Pseudonyms
 	boards   *boards.Boards
 	conns    succession.Of[*nats.Conn]
 	// rules are the limits that are told what aggregators have counted.
@@ -124,7 +126,7 @@ func newFaults(logger *zap.Logger) *faults.Registry {
 func openRuntime(dir string, shards int) (*runtime, error) {
 	rt := &runtime{
 		shards: shards, faults: newFaults(currentlog.Logger("hotboard.faults")),
-		limits: limit.New(defaultLimitKeys), pending: pending.New(countSpeculative), samples: newSamples(), visitors: newVisitors(),
+		limits: limit.New(defaultLimitKeys), pending: pending.New(countSpeculative), samples: samples.New(), visitors: visitors.New(),
 	}
 	if err := datadir.Tidy(dir); err != nil {
 		currentlog.Logger("hotboard").Warn("files that a crash has left behind stay; they do no harm", zap.Error(err))

@@ -1,12 +1,14 @@
 package caddymodule
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hotboard/hotboard/caddymodule/samples"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -72,6 +74,27 @@ func (h *Handler) conclude(r *http.Request, c *client, l *ruleset.List, item str
 	v.counter.Inc()
 	caddyhttp.SetVar(r.Context(), reasonVar, v.text)
 	h.sample(r, c, name, item, reason)
+}
+
+// sample keeps a request among the samples, if they admit another one of its
+// reason now.
+func (h *Handler) sample(r *http.Request, c *client, list, item string, reason ruleset.Reason) {
+	rt := h.app.rt.Load()
+	if rt == nil || !rt.samples.Admits(reason, c.time) {
+		return
+	}
+	asked := askedFor(r)
+	s := samples.Sample{
+		Time: c.time.UTC(), List: list, Reason: reason, Device: c.bot.Device,
+		Method: asked.Method, Item: item, Path: asked.URL.EscapedPath(), Page: c.page, Channel: c.channel,
+	}
+	if c.bot.Bot {
+		s.Bot = &samples.Bot{Class: c.bot.Class, Reason: c.bot.Reason}
+	}
+	if c.userAgent != "" || c.who.Text != "" {
+		s.Visitor = fmt.Sprintf("%06x", rt.visitors.Of(c.who, rt.secrets.OfDay(c.time))>>40)
+	}
+	rt.samples.Add(s)
 }
 
 // nameOf returns the name of a list; nothing for nil.

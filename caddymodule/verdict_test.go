@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/hotboard/hotboard/caddymodule/samples"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -257,4 +258,38 @@ func requestsOf(t testing.TB, list string) map[ruleset.Reason]int {
 		}
 	}
 	return n
+}
+
+func TestSample(t *testing.T) {
+	log := startLog(t, 1)
+	const list = "sampled"
+	e := startEdge(t, log, site(list, "channel {query.c}"))
+	latest := func(reason ruleset.Reason) samples.Sample {
+		t.Helper()
+		got := e.app.rt.Load().samples.Latest(list, reason, 1)
+		if reason == ruleset.NoItem {
+			got = e.app.rt.Load().samples.Latest("", reason, 1)
+		}
+		if len(got) != 1 {
+			t.Fatalf("no sample of %s", reason)
+		}
+		return got[0]
+	}
+	e.do(browse("/" + list + "/a%20b?c=mail&token=secret"))
+	s := latest(ruleset.Counted)
+	if s.Item != "a b" || s.Path != "/"+list+"/a%20b" || s.Method != "GET" || s.Channel != "mail" || s.Device != "desktop" || s.Visitor == "" || s.Bot != nil || s.Time.IsZero() {
+		t.Errorf("sample %+v", s)
+	}
+	e.do(browse("/"+list+"/x", "User-Agent", googlebot))
+	if b := latest(ruleset.Bot); b.Bot == nil || b.Bot.Class != "search_engine" || b.Bot.Reason == "" || b.Visitor == s.Visitor {
+		t.Errorf("sample %+v of a bot", b)
+	}
+	e.do(fetch(http.MethodPost, "/api/views", `{"page":"/about/us?token=secret"}`))
+	if n := latest(ruleset.NoItem); n.Path != "/api/views" || n.Page != "/about/us" || n.List != "" || n.Visitor != s.Visitor {
+		t.Errorf("sample %+v of a page without an item", n)
+	}
+	e.do(browse("/" + list + "/" + strings.Repeat("x", 300)))
+	if b := latest(ruleset.BadItem); len(b.Path) != 256 {
+		t.Errorf("a path of %d bytes", len(b.Path))
+	}
 }

@@ -3,13 +3,13 @@ package caddymodule
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/caddymodule/outcomes"
+	"github.com/hotboard/hotboard/caddymodule/visitors"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -118,29 +118,16 @@ func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool
 			Quotas: quotas,
 		}
 		if b.client.user == "" {
-			b.hit.Visitor = b.client.who.visitor(rt.secrets.OfDay(now))
+			b.hit.Visitor = b.client.who.Pseudonym(rt.secrets.OfDay(now))
 			continue
 		}
 		key := rt.secrets.Shared(ruleset.PerCampaign, time.Time{})
 		if key == nil {
 			return false
 		}
-		b.hit.Visitor = userIdentity(b.client.user).visitor(key)
+		b.hit.Visitor = visitors.User(b.client.user).Pseudonym(key)
 	}
 	return true
-}
-
-// userKind begins the text of a user's identity, see [identity].
-const userKind = "user\x00"
-
-// userIdentity returns the identity of a user whom the site knows, which is the
-// same wherever the user comes from.
-func userIdentity(user string) identity {
-	if len(user) > maxUserBytes { // a token, say, of which the end may tell users apart
-		sum := sha256.Sum256([]byte(user))
-		user = string(sum[:])
-	}
-	return identity{text: userKind + user}
 }
 
 // take charges ballots to the limits, and returns the hits of those that these
