@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/hotboard/hotboard/caddymodule/botsfile"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
@@ -59,8 +60,8 @@ type App struct {
 
 	broker   Broker
 	bots     *bots.Classifier
-	botsFile *botsFile    // nil if there is none
-	limits   *limit.Rules // set once rt is
+	botsFile *botsfile.File // nil if there is none
+	limits   *limit.Rules   // set once rt is
 	watching context.CancelFunc
 	watcher  sync.WaitGroup
 
@@ -95,7 +96,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.bots = bots.New(a.Bots, botCache)
 	if a.Bots != nil && a.Bots.File != "" {
-		file, err := openBotsFile(a.Bots.File, a.bots, ctx.Logger().Named("bots"))
+		file, err := botsfile.Open(a.Bots.File, a.bots, ctx.Logger().Named("bots"))
 		if err != nil {
 			return fmt.Errorf("bots.file: %w", err)
 		}
@@ -150,7 +151,7 @@ func (a *App) Start() error {
 	if a.botsFile != nil {
 		ctx, stop := context.WithCancel(context.Background())
 		a.watching = stop
-		a.watcher.Go(func() { a.botsFile.watch(ctx, rt.faults) })
+		a.watcher.Go(func() { a.botsFile.Watch(ctx, rt.faults) })
 	}
 	return nil
 }

@@ -63,19 +63,19 @@ func TestBotsFile(t *testing.T) {
 	e.app.watcher.Wait()
 	for _, bad := range []string{`[{"pattern": "("}]`, `[{"pattern": "Gecko"`, `{}`} {
 		write(bad)
-		file.check(e.app.rt.Load().faults)
+		file.Check(e.app.rt.Load().faults)
 		failing(1)
 		judge(ruleset.Counted)
-		file.check(e.app.rt.Load().faults) // and does not read it again
+		file.Check(e.app.rt.Load().faults) // and does not read it again
 		failing(1)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	file.check(e.app.rt.Load().faults)
+	file.Check(e.app.rt.Load().faults)
 	failing(1)
 	write(`[{"pattern": "Firefox"}]`)
-	file.check(e.app.rt.Load().faults)
+	file.Check(e.app.rt.Load().faults)
 	failing(0)
 	judge(ruleset.Bot)
 	other := path + ".new" // as editors save
@@ -88,7 +88,7 @@ func TestBotsFile(t *testing.T) {
 	if err := os.Rename(other, path); err != nil {
 		t.Fatal(err)
 	}
-	file.check(e.app.rt.Load().faults)
+	file.Check(e.app.rt.Load().faults)
 	judge(ruleset.Counted)
 }
 

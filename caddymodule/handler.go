@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/hotboard/hotboard/caddymodule/script"
 	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -84,7 +85,7 @@ type Handler struct {
 	lists    []*ruleset.List
 	every    bool // lists are all lists
 	verdicts map[string]verdicts
-	script   *script
+	script   *script.Script
 }
 
 // CaddyModule returns the Caddy module information.
@@ -123,7 +124,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, l := range h.app.Ruleset.Lists { // bots may be counted on any
 		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
-	h.script = newScript(h.HonorOptOut)
+	h.script = script.New(h.HonorOptOut)
 	return h.validate()
 }
 
@@ -150,9 +151,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // serveEndpoint answers r if it is for an endpoint.
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *url.URL) bool {
-	if rest, ok := strings.CutPrefix(asked.Path, h.Prefix); ok && (rest == "/hot" || rest == scriptPath || strings.HasPrefix(rest, "/api/")) {
-		if rest == scriptPath {
-			h.serve(w, r, "GET, HEAD", h.script.serve)
+	if rest, ok := strings.CutPrefix(asked.Path, h.Prefix); ok && (rest == "/hot" || rest == script.Path || strings.HasPrefix(rest, "/api/")) {
+		if rest == script.Path {
+			h.serve(w, r, "GET, HEAD", func(w http.ResponseWriter, r *http.Request) *problem {
+				h.script.ServeHTTP(w, r)
+				return nil
+			})
 			return true
 		}
 		if rest == "/api/views" {

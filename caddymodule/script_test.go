@@ -17,7 +17,7 @@ func TestScript(t *testing.T) {
 	for name, want := range map[string]string{
 		"Content-Type":           "text/javascript; charset=utf-8",
 		"X-Content-Type-Options": "nosniff",
-		"Cache-Control":          scriptMaxAge,
+		"Cache-Control":          "max-age=3600",
 	} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

@@ -1,4 +1,6 @@
-package caddymodule
+// Package botsfile keeps the patterns of a file of bots in force while the file
+// changes.
+package botsfile
 
 import (
 	"context"
@@ -12,12 +14,12 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// botsFilePoll is how often the file of bots is looked at.
-const botsFilePoll = 2 * time.Second
+// pollEvery is how often the file of bots is looked at.
+const pollEvery = 2 * time.Second
 
-// botsFile keeps the patterns of a file in force. While the file cannot be used,
-// those that were read last stay.
-type botsFile struct {
+// File keeps the patterns of a file in force. While the file cannot be used, the
+// patterns that were read last stay.
+type File struct {
 	path       string
 	classifier *bots.Classifier
 	logger     *zap.Logger
@@ -26,9 +28,10 @@ type botsFile struct {
 	read    os.FileInfo // what was read last, or tried; nil when there was none
 }
 
-// openBotsFile reads the file for the first time.
-func openBotsFile(path string, classifier *bots.Classifier, logger *zap.Logger) (*botsFile, error) {
-	f := &botsFile{path: path, classifier: classifier, logger: logger}
+// Open reads the file for the first time, and gives its patterns to the
+// classifier. An error names the file and its mistake.
+func Open(path string, classifier *bots.Classifier, logger *zap.Logger) (*File, error) {
+	f := &File{path: path, classifier: classifier, logger: logger}
 	f.read, _ = os.Stat(path) // reading says what is wrong
 	patterns, err := bots.LoadFile(path)
 	if err != nil {
@@ -38,23 +41,24 @@ func openBotsFile(path string, classifier *bots.Classifier, logger *zap.Logger) 
 	return f, nil
 }
 
-// watch reads the file again whenever it has changed, until ctx ends. A file that
+// Watch reads the file again whenever it has changed, until ctx ends. A file that
 // cannot be used is a fault.
-func (f *botsFile) watch(ctx context.Context, found *faults.Registry) {
-	tick := time.NewTicker(botsFilePoll)
+func (f *File) Watch(ctx context.Context, found *faults.Registry) {
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			f.check(found)
+			f.Check(found)
 		}
 	}
 }
 
-// check reads the file again if it has changed since it was looked at last.
-func (f *botsFile) check(found *faults.Registry) {
+// Check reads the file again if it has changed since the last time. It must not run
+// beside Watch.
+func (f *File) Check(found *faults.Registry) {
 	if err := f.readAgain(); err != nil {
 		found.Set(faults.BotsFile, faults.Whole, fmt.Sprintf("%v; the patterns that were read before stay in force", err))
 	} else {
@@ -62,7 +66,7 @@ func (f *botsFile) check(found *faults.Registry) {
 	}
 }
 
-func (f *botsFile) readAgain() error {
+func (f *File) readAgain() error {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		info = nil
