@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/hotboard/hotboard/caddymodule/botsfile"
+	"github.com/hotboard/hotboard/caddymodule/caddyrules"
 	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
@@ -91,7 +92,7 @@ const (
 // Provision prepares the app. It writes no file and connects to nothing, so that a
 // configuration can be validated beside a running one.
 func (a *App) Provision(ctx caddy.Context) error {
-	if err := errors.Join(a.Ruleset.Provision(), validateIDs(&a.Ruleset)); err != nil {
+	if err := errors.Join(a.Ruleset.Provision(), caddyrules.ValidateIDs(&a.Ruleset)); err != nil {
 		return fmt.Errorf("the rules have mistakes:\n%w", err)
 	}
 	a.bots = bots.New(a.Bots, botCache)

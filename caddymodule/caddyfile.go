@@ -1,15 +1,13 @@
 package caddymodule
 
 import (
-	"os"
-	"path/filepath"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/caddymodule/caddyrules"
+	"github.com/hotboard/hotboard/caddymodule/internal/args"
 )
 
 // parseGlobalOption reads the global option:
@@ -42,32 +40,31 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
 		return nil, d.Err("the global option hotboard is there twice")
 	}
-	p := &rulesParser{Dispenser: d}
-	p.mark("")
+	p := caddyrules.NewParser(d)
 	app := new(App)
 	if d.NextArg() {
 		return nil, d.ArgErr()
 	}
 	for d.NextBlock(0) {
-		if err := p.parseOption(app, d.Val()); err != nil {
+		if err := app.parseOption(d, p, d.Val()); err != nil {
 			return nil, err
 		}
 	}
-	app.Ruleset = p.rules
-	if err := p.check(); err != nil {
+	rules, err := p.Rules()
+	if err != nil {
 		return nil, err
 	}
+	app.Ruleset = *rules
 	return httpcaddyfile.App{Name: "hotboard", Value: caddyconfig.JSON(app, nil)}, nil
 }
 
-func (p *rulesParser) parseOption(app *App, option string) error {
-	d := p.Dispenser
+func (app *App) parseOption(d *caddyfile.Dispenser, p *caddyrules.Parser, option string) error {
 	switch option {
 	case "dir":
-		if err := once(d, option, app.Dir != ""); err != nil {
+		if err := args.Once(d, option, app.Dir != ""); err != nil {
 			return err
 		}
-		return word(d, &app.Dir)
+		return args.Word(d, &app.Dir)
 	case "nats", "embedded":
 		if app.BrokerRaw != nil {
 			return d.Errf("%s: the broker is set already", option)
@@ -76,24 +73,18 @@ func (p *rulesParser) parseOption(app *App, option string) error {
 		app.BrokerRaw, err = parseBroker(d, option)
 		return err
 	case "limit_keys":
-		if err := once(d, option, app.LimitKeys != 0); err != nil {
+		if err := args.Once(d, option, app.LimitKeys != 0); err != nil {
 			return err
 		}
-		if err := wholeOption(d, option, &app.LimitKeys); err != nil {
+		if err := args.WholeOption(d, option, &app.LimitKeys); err != nil {
 			return err
 		}
 		if app.LimitKeys < 1 {
 			return d.Errf("limit_keys: %d is less than 1", app.LimitKeys)
 		}
 		return nil
-	case "rules_file":
-		return p.parseRulesFile()
-	case "list":
-		return p.parseList()
-	case "limit":
-		return p.parseLimit()
-	case "bots":
-		return p.parseBots()
+	case "rules_file", "list", "limit", "bots":
+		return p.Parse(option)
 	}
 	return d.Errf("unknown option %q; hotboard knows dir, nats, embedded, limit_keys, rules_file, list, limit and bots", option)
 }
@@ -112,43 +103,4 @@ func parseBroker(d *caddyfile.Dispenser, name string) ([]byte, error) {
 		return nil, d.Errf("the module %s is no broker", id)
 	}
 	return caddyconfig.JSONModuleObject(broker, "type", name, nil), nil
-}
-
-func (p *rulesParser) parseRulesFile() error {
-	var name string
-	if err := word(p.Dispenser, &name); err != nil {
-		return err
-	}
-	name = beside(p.File(), name)
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return p.Errf("rules_file: %v", err)
-	}
-	r, err := ruleset.ParseYAML(name, data)
-	if err != nil {
-		return p.Errf("rules_file:\n%v", err)
-	}
-	for _, l := range r.Lists {
-		p.addList(l)
-	}
-	for _, l := range r.Limits {
-		p.addLimit(l)
-	}
-	if r.Bots == nil {
-		return nil
-	}
-	if r.Bots.File != "" {
-		if r.Bots.File, err = filepath.Abs(beside(name, r.Bots.File)); err != nil {
-			return p.Errf("rules_file: %v", err)
-		}
-	}
-	return p.setBots(r.Bots)
-}
-
-// beside returns a path that a file names, relative to the file's directory.
-func beside(file, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(filepath.Dir(file), path)
 }

@@ -4,6 +4,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hotboard/hotboard/caddymodule/internal/args"
 )
 
 // parseDirective reads the directive:
@@ -32,7 +34,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 		switch option {
 		case "lists", "allow_origins", "channel": // these add up
 		default:
-			if err := once(h.Dispenser, option, seen[option]); err != nil {
+			if err := args.Once(h.Dispenser, option, seen[option]); err != nil {
 				return nil, err
 			}
 		}
@@ -47,22 +49,22 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 func (h *Handler) parseOption(d httpcaddyfile.Helper, option string) error {
 	switch option {
 	case "lists":
-		return words(d.Dispenser, &h.Lists)
+		return args.Words(d.Dispenser, &h.Lists)
 	case "prefix":
-		return word(d.Dispenser, &h.Prefix)
+		return args.Word(d.Dispenser, &h.Prefix)
 	case "allow_origins":
-		return words(d.Dispenser, (*[]string)(&h.AllowOrigins))
+		return args.Words(d.Dispenser, (*[]string)(&h.AllowOrigins))
 	case "visitor":
-		return word(d.Dispenser, &h.Visitor)
+		return args.Word(d.Dispenser, &h.Visitor)
 	case "user":
-		return word(d.Dispenser, &h.User)
+		return args.Word(d.Dispenser, &h.User)
 	case "user_from_body":
-		return toggle(d.Dispenser, &h.UserFromBody)
+		return args.Toggle(d.Dispenser, &h.UserFromBody)
 	case "channel":
-		return words(d.Dispenser, &h.Channel)
+		return args.Words(d.Dispenser, &h.Channel)
 	case "confirm":
 		var text string
-		if err := word(d.Dispenser, &text); err != nil {
+		if err := args.Word(d.Dispenser, &text); err != nil {
 			return err
 		}
 		length, err := caddy.ParseDuration(text)
@@ -72,9 +74,9 @@ func (h *Handler) parseOption(d httpcaddyfile.Helper, option string) error {
 		h.Confirm = caddy.Duration(length)
 		return nil
 	case "honor_opt_out":
-		return toggle(d.Dispenser, &h.HonorOptOut)
+		return args.Toggle(d.Dispenser, &h.HonorOptOut)
 	case "debug_header":
-		return toggle(d.Dispenser, &h.DebugHeader)
+		return args.Toggle(d.Dispenser, &h.DebugHeader)
 	}
 	return d.Errf("unknown option %q; hotboard knows lists, prefix, allow_origins, visitor, user, user_from_body, "+
 		"channel, confirm, honor_opt_out and debug_header", option)

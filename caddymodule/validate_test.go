@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-
-	"github.com/hotboard/hotboard/ruleset"
 )
 
 // What only JSON can say: the Caddyfile is held by testdata.
@@ -37,23 +35,6 @@ func TestHandlerIsValidated(t *testing.T) {
 		err := c.handler.validate()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %q", c.handler, err, c.want)
-		}
-	}
-}
-
-func TestIDsAreValidated(t *testing.T) {
-	t.Parallel()
-	for id, want := range map[string]string{
-		"":                             "",
-		"{http.request.uri.query.id}":  "",
-		"{http.response.header.X-Id}":  "",
-		"{query.id}":                   "lists[1].id: {query.id} is short for the Caddyfile alone: write {http.request.uri.query.id}",
-		"{system.os}-{env.NAME}":       "lists[1].id: {system.os}-{env.NAME} is the same for every request",
-		"{http.request.uri.query.id }": "lists[1].id: \"{http.request.uri.query.id }\" is not a placeholder",
-	} {
-		err := validateIDs(&ruleset.Ruleset{Lists: []*ruleset.List{nil, {ID: id}}})
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", id, err, want)
 		}
 	}
 }

@@ -23,6 +23,10 @@ const (
 // the Caddy that includes it. The tests in e2e may too.
 var bothSides = []string{module + "/caddymodule/allinone", module + "/caddymodule/cmd/caddy"}
 
+// withCaddy are the packages below caddymodule that may import Caddy: they read
+// Caddyfiles, or follow its configurations and loggers.
+var withCaddy = []string{module + "/caddymodule/caddyrules", module + "/caddymodule/internal"}
+
 // TestImportDirection checks the direction of imports between packages: hit ◄
 // ruleset ◄ caddymodule and hit ◄ ruleset ◄ aggregator. It looks at all
 // dependencies of a package, except those of its tests.
@@ -34,6 +38,7 @@ func TestImportDirection(t *testing.T) {
 		of     string   // the package and those below it
 		except []string // the same
 		only   []string // packages of this module that it may depend on beside itself
+		apart  bool     // packages below it may not depend on each other
 		never  []string
 	}{
 		{name: "hit imports nothing of ours", of: "/hit", only: []string{}},
@@ -47,6 +52,12 @@ func TestImportDirection(t *testing.T) {
 			name: "the edge knows no aggregator, no store and no server", of: "/caddymodule", except: bothSides,
 			only:  []string{module + "/hit", module + "/ruleset", module + "/internal"},
 			never: []string{natsServer, redis, sqlite},
+		},
+		{
+			name: "the parts of the edge know neither Caddy nor each other", of: "/caddymodule/", except: slices.Concat(withCaddy, bothSides),
+			only:  []string{module + "/hit", module + "/ruleset", module + "/internal", module + "/caddymodule/internal"},
+			apart: true,
+			never: []string{caddyPath},
 		},
 		{
 			name: "the aggregator knows no edge", of: "/aggregator",
@@ -69,7 +80,7 @@ func TestImportDirection(t *testing.T) {
 				seen++
 				for _, dep := range deps {
 					ours := under(dep, module) && rule.only != nil
-					allowed := under(dep, of) && rule.of != "" || slices.ContainsFunc(rule.only, func(o string) bool { return under(dep, o) })
+					allowed := under(dep, of) && rule.of != "" && !rule.apart || slices.ContainsFunc(rule.only, func(o string) bool { return under(dep, o) })
 					if ours && !allowed || slices.ContainsFunc(rule.never, func(n string) bool { return under(dep, n) }) {
 						t.Errorf("%s depends on %s", path, dep)
 					}

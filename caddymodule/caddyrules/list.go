@@ -1,13 +1,12 @@
-package caddymodule
+package caddyrules
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/args"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -34,7 +33,7 @@ var listFields = map[string]string{"page": "pages", "status": "statuses", "conte
 //		boards           <period...>
 //		keep             <period> <count>
 //	}
-func (p *rulesParser) parseList() error {
+func (p *Parser) parseList() error {
 	l := new(ruleset.List)
 	if !p.AllArgs(&l.Name) {
 		return p.Err("a list has a name: list <name> { … }")
@@ -44,7 +43,7 @@ func (p *rulesParser) parseList() error {
 	for p.NextBlock(1) {
 		option := p.Val()
 		if option != "page" && option != "keep" { // these add up
-			if err := once(p.Dispenser, option, seen[option]); err != nil {
+			if err := args.Once(p.Dispenser, option, seen[option]); err != nil {
 				return err
 			}
 		}
@@ -63,57 +62,57 @@ func (p *rulesParser) parseList() error {
 	return nil
 }
 
-func (p *rulesParser) parseListOption(l *ruleset.List, path, option string) error {
+func (p *Parser) parseListOption(l *ruleset.List, path, option string) error {
 	d := p.Dispenser
 	switch option {
 	case "page":
 		before := len(l.Pages)
-		err := words(d, &l.Pages)
+		err := args.Words(d, &l.Pages)
 		for i := before; i < len(l.Pages); i++ {
 			p.mark("%s.pages[%d]", path, i)
 		}
 		return err
 	case "id":
-		if err := word(d, &l.ID); err != nil {
+		if err := args.Word(d, &l.ID); err != nil {
 			return err
 		}
 		l.ID = longForm(l.ID)
 		return nil
 	case "status":
 		var codes []string
-		if err := words(d, &codes); err != nil {
+		if err := args.Words(d, &codes); err != nil {
 			return err
 		}
 		for _, s := range codes {
 			var code int
-			if err := whole(d, option, s, &code); err != nil {
+			if err := args.Whole(d, option, s, &code); err != nil {
 				return err
 			}
 			l.Statuses = append(l.Statuses, code)
 		}
 		return nil
 	case "content_type":
-		return words(d, &l.ContentTypes)
+		return args.Words(d, &l.ContentTypes)
 	case "published_header":
-		return word(d, &l.PublishedHeader)
+		return args.Word(d, &l.PublishedHeader)
 	case "votes":
 		return p.parseVotes(l, path)
 	case "dedup":
-		return duration(d, option, &l.Dedup)
+		return args.Duration(d, option, &l.Dedup)
 	case "zone":
-		return word(d, &l.Zone)
+		return args.Word(d, &l.Zone)
 	case "weights":
 		var pv, uv string
 		if !d.AllArgs(&pv, &uv) {
 			return d.Err("weights has two numbers: what a view adds, and what a unique view adds to that")
 		}
 		l.Weights = new(ruleset.Weights)
-		return errors.Join(number(d, option, pv, &l.Weights.PV), number(d, option, uv, &l.Weights.UV))
+		return errors.Join(args.Number(d, option, pv, &l.Weights.PV), args.Number(d, option, uv, &l.Weights.UV))
 	case "score":
 		return parseScore(d, &l.Score)
 	case "boards":
 		var periods []string
-		if err := words(d, &periods); err != nil {
+		if err := args.Words(d, &periods); err != nil {
 			return err
 		}
 		for _, p := range periods {
@@ -127,13 +126,13 @@ func (p *rulesParser) parseListOption(l *ruleset.List, path, option string) erro
 		"votes, dedup, zone, weights, score, boards and keep", option)
 }
 
-func (p *rulesParser) parseKeep(l *ruleset.List, path string) error {
+func (p *Parser) parseKeep(l *ruleset.List, path string) error {
 	var period, count string
 	if !p.AllArgs(&period, &count) {
 		return p.Err("keep has a period and a number, for example: keep day 35")
 	}
 	var n int
-	if err := whole(p.Dispenser, "keep", count, &n); err != nil {
+	if err := args.Whole(p.Dispenser, "keep", count, &n); err != nil {
 		return err
 	}
 	if _, ok := l.Keep[ruleset.Period(period)]; ok {
@@ -154,16 +153,16 @@ func (p *rulesParser) parseKeep(l *ruleset.List, path string) error {
 //		closes <time>
 //		require_user
 //	}
-func (p *rulesParser) parseVotes(l *ruleset.List, path string) error {
+func (p *Parser) parseVotes(l *ruleset.List, path string) error {
 	v := new(ruleset.Votes)
 	l.Votes = v
-	if err := words(p.Dispenser, &v.Options); err != nil {
+	if err := args.Words(p.Dispenser, &v.Options); err != nil {
 		return p.Err(`name what can be voted for, or * for anything: votes <option...>`)
 	}
 	seen := make(map[string]bool)
 	for p.NextBlock(2) {
 		option := p.Val()
-		if err := once(p.Dispenser, option, seen[option]); err != nil {
+		if err := args.Once(p.Dispenser, option, seen[option]); err != nil {
 			return err
 		}
 		seen[option] = true
@@ -175,7 +174,7 @@ func (p *rulesParser) parseVotes(l *ruleset.List, path string) error {
 		case "closes":
 			err = moment(p.Dispenser, option, &v.Closes)
 		case "require_user":
-			err = toggle(p.Dispenser, &v.RequireUser)
+			err = args.Toggle(p.Dispenser, &v.RequireUser)
 		default:
 			err = p.Errf("unknown option %q; votes knows opens, closes and require_user", option)
 		}
@@ -189,7 +188,7 @@ func (p *rulesParser) parseVotes(l *ruleset.List, path string) error {
 // moment reads an option whose argument is a time.
 func moment(d *caddyfile.Dispenser, option string, v *time.Time) error {
 	var text string
-	if err := word(d, &text); err != nil {
+	if err := args.Word(d, &text); err != nil {
 		return err
 	}
 	t, err := time.Parse(time.RFC3339, text)
@@ -198,18 +197,6 @@ func moment(d *caddyfile.Dispenser, option string, v *time.Time) error {
 	}
 	*v = t
 	return nil
-}
-
-// longForm writes the placeholders of a text in full: {query.id} is
-// {http.request.uri.query.id}. Caddy itself does so in sites, and not in global
-// options.
-func longForm(text string) string {
-	if !strings.Contains(text, "{") {
-		return text
-	}
-	segment := caddyfile.Segment{{Text: text}}
-	httpcaddyfile.NewShorthandReplacer().ApplyToSegment(&segment)
-	return segment[0].Text
 }
 
 // parseScore reads:
@@ -223,29 +210,29 @@ func longForm(text string) string {
 //	}
 func parseScore(d *caddyfile.Dispenser, s *ruleset.Score) error {
 	var model string
-	if err := word(d, &model); err != nil {
+	if err := args.Word(d, &model); err != nil {
 		return err
 	}
 	s.Model = ruleset.Model(model)
 	seen := make(map[string]bool)
 	for d.NextBlock(2) {
 		option := d.Val()
-		if err := once(d, option, seen[option]); err != nil {
+		if err := args.Once(d, option, seen[option]); err != nil {
 			return err
 		}
 		seen[option] = true
 		var err error
 		switch option {
 		case "base":
-			err = numberOption(d, option, &s.Base)
+			err = args.NumberOption(d, option, &s.Base)
 		case "gamma":
-			err = numberOption(d, option, &s.Gamma)
+			err = args.NumberOption(d, option, &s.Gamma)
 		case "half_life":
-			err = duration(d, option, &s.HalfLife)
+			err = args.Duration(d, option, &s.HalfLife)
 		case "min_views":
-			err = wholeOption(d, option, &s.MinViews)
+			err = args.WholeOption(d, option, &s.MinViews)
 		case "damping":
-			err = word(d, &s.Damping)
+			err = args.Word(d, &s.Damping)
 		default:
 			err = d.Errf("unknown option %q; score knows base, gamma, half_life, min_views and damping", option)
 		}

@@ -1,8 +1,9 @@
-package caddymodule
+package caddyrules
 
 import (
 	"path/filepath"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/args"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -20,7 +21,7 @@ import (
 // allow, deny and count may be there several times. The path of the file is
 // relative to the Caddyfile. It is made absolute, because the server that reads
 // the file may run in another directory than the command that adapts.
-func (p *rulesParser) parseBots() error {
+func (p *Parser) parseBots() error {
 	b := new(ruleset.Bots)
 	if p.NextArg() {
 		return p.ArgErr()
@@ -32,7 +33,7 @@ func (p *rulesParser) parseBots() error {
 		var err error
 		switch option := p.Val(); option {
 		case "file":
-			if err = once(p.Dispenser, option, b.File != ""); err == nil {
+			if err = args.Once(p.Dispenser, option, b.File != ""); err == nil {
 				err = p.parseBotsFile(b)
 			}
 		case "allow":
@@ -40,12 +41,12 @@ func (p *rulesParser) parseBots() error {
 		case "deny":
 			err = p.parseClients(option, &b.Deny)
 		case "count":
-			args := p.RemainingArgs()
-			if len(args) == 0 {
+			values := p.RemainingArgs()
+			if len(values) == 0 {
 				return p.Err("count names a list without pages, and classes of bots or none for all: count <list> [<class...>]")
 			}
 			p.mark("bots.count[%d]", len(b.Count))
-			b.Count = append(b.Count, ruleset.BotCount{List: args[0], Classes: args[1:]})
+			b.Count = append(b.Count, ruleset.BotCount{List: values[0], Classes: values[1:]})
 		default:
 			err = p.Errf("unknown option %q; bots knows file, allow, deny and count", option)
 		}
@@ -56,8 +57,8 @@ func (p *rulesParser) parseBots() error {
 	return nil
 }
 
-func (p *rulesParser) parseBotsFile(b *ruleset.Bots) error {
-	if err := word(p.Dispenser, &b.File); err != nil {
+func (p *Parser) parseBotsFile(b *ruleset.Bots) error {
+	if err := args.Word(p.Dispenser, &b.File); err != nil {
 		return err
 	}
 	if b.File == "" {
@@ -71,10 +72,10 @@ func (p *rulesParser) parseBotsFile(b *ruleset.Bots) error {
 	return nil
 }
 
-func (p *rulesParser) parseClients(option string, clients **ruleset.Clients) error {
+func (p *Parser) parseClients(option string, clients **ruleset.Clients) error {
 	var what string
-	var args []string
-	if !p.Args(&what) || words(p.Dispenser, &args) != nil {
+	var values []string
+	if !p.Args(&what) || args.Words(p.Dispenser, &values) != nil {
 		return p.Errf("%[1]s says by what, and names: %[1]s user_agent <text...> or %[1]s cidr <range...>", option)
 	}
 	if *clients == nil {
@@ -88,7 +89,7 @@ func (p *rulesParser) parseClients(option string, clients **ruleset.Clients) err
 	default:
 		return p.Errf("%s: %q is neither user_agent nor cidr", option, what)
 	}
-	for _, arg := range args {
+	for _, arg := range values {
 		p.mark("bots.%s.%ss[%d]", option, what, len(*field))
 		*field = append(*field, arg)
 	}

@@ -1,8 +1,9 @@
-package caddymodule
+package caddyrules
 
 import (
 	"fmt"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/args"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -19,7 +20,7 @@ import (
 //	}
 //
 // max, when and bonus may be there several times.
-func (p *rulesParser) parseLimit() error {
+func (p *Parser) parseLimit() error {
 	l := new(ruleset.Limit)
 	if !p.AllArgs(&l.Name) {
 		return p.Err("a limit has a name: limit <name> { … }")
@@ -39,7 +40,7 @@ func (p *rulesParser) parseLimit() error {
 			p.mark("%s.bonus", path)
 			err = p.parseBonus(l)
 		default:
-			if err = once(p.Dispenser, option, seen[option]); err == nil {
+			if err = args.Once(p.Dispenser, option, seen[option]); err == nil {
 				p.mark("%s.%s", path, option)
 				err = p.parseLimitOption(l, option)
 			}
@@ -52,11 +53,11 @@ func (p *rulesParser) parseLimit() error {
 	return nil
 }
 
-func (p *rulesParser) parseLimitOption(l *ruleset.Limit, option string) error {
+func (p *Parser) parseLimitOption(l *ruleset.Limit, option string) error {
 	switch option {
 	case "by":
 		var names []string
-		if err := words(p.Dispenser, &names); err != nil {
+		if err := args.Words(p.Dispenser, &names); err != nil {
 			return err
 		}
 		for _, name := range names {
@@ -68,13 +69,13 @@ func (p *rulesParser) parseLimitOption(l *ruleset.Limit, option string) error {
 	case "ipv6_prefix":
 		return p.parsePrefix(option, &l.IPv6Prefix)
 	case "shadow":
-		return toggle(p.Dispenser, &l.Shadow)
+		return args.Toggle(p.Dispenser, &l.Shadow)
 	}
 	return p.Errf("unknown option %q; a limit knows by, ipv4_prefix, ipv6_prefix, max, when, bonus and shadow", option)
 }
 
-func (p *rulesParser) parsePrefix(option string, bits *int) error {
-	if err := wholeOption(p.Dispenser, option, bits); err != nil {
+func (p *Parser) parsePrefix(option string, bits *int) error {
+	if err := args.WholeOption(p.Dispenser, option, bits); err != nil {
 		return err
 	}
 	if *bits == 0 { // which would be left out of the configuration
@@ -83,14 +84,14 @@ func (p *rulesParser) parsePrefix(option string, bits *int) error {
 	return nil
 }
 
-func (p *rulesParser) parseWindow(l *ruleset.Limit) error {
+func (p *Parser) parseWindow(l *ruleset.Limit) error {
 	const form = "max is written such as: max 10 per minute, max 5 per 10s burst 20, max 100 per day, max 10 per minute calendar"
 	var w ruleset.Window
 	var count, per, span string
 	if !p.Args(&count, &per, &span) || per != "per" {
 		return p.Err(form)
 	}
-	if err := whole(p.Dispenser, "max", count, &w.Max); err != nil {
+	if err := args.Whole(p.Dispenser, "max", count, &w.Max); err != nil {
 		return err
 	}
 	w.Per = ruleset.Span(span)
@@ -101,7 +102,7 @@ func (p *rulesParser) parseWindow(l *ruleset.Limit) error {
 			if !p.Args(&burst) {
 				return p.Err(form)
 			}
-			if err := whole(p.Dispenser, "burst", burst, &w.Burst); err != nil {
+			if err := args.Whole(p.Dispenser, "burst", burst, &w.Burst); err != nil {
 				return err
 			}
 			if w.Burst == 0 {
@@ -117,10 +118,10 @@ func (p *rulesParser) parseWindow(l *ruleset.Limit) error {
 	return nil
 }
 
-func (p *rulesParser) parseWhen(l *ruleset.Limit, path string) error {
+func (p *Parser) parseWhen(l *ruleset.Limit, path string) error {
 	var what string
 	var names []string
-	if !p.Args(&what) || words(p.Dispenser, &names) != nil {
+	if !p.Args(&what) || args.Words(p.Dispenser, &names) != nil {
 		return p.Err("when says of what, and names: when list|channel|device <name...>")
 	}
 	if l.When == nil {
@@ -145,13 +146,13 @@ func (p *rulesParser) parseWhen(l *ruleset.Limit, path string) error {
 	return nil
 }
 
-func (p *rulesParser) parseBonus(l *ruleset.Limit) error {
+func (p *Parser) parseBonus(l *ruleset.Limit) error {
 	var channel, count string
 	if !p.AllArgs(&channel, &count) {
 		return p.Err("bonus has a channel and a number, for example: bonus newsletter 5")
 	}
 	var n int64
-	if err := whole(p.Dispenser, "bonus", count, &n); err != nil {
+	if err := args.Whole(p.Dispenser, "bonus", count, &n); err != nil {
 		return err
 	}
 	if _, ok := l.Bonus[channel]; ok {

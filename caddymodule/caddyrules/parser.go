@@ -1,4 +1,5 @@
-package caddymodule
+// Package caddyrules reads rules from a Caddyfile.
+package caddyrules
 
 import (
 	"cmp"
@@ -10,13 +11,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/hotboard/hotboard/caddymodule/internal/args"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// rulesParser reads a ruleset from a Caddyfile, and remembers where each part of
-// it stands.
-type rulesParser struct {
+// Parser reads a ruleset from the options of a Caddyfile, and remembers where each
+// part of it stands.
+type Parser struct {
 	*caddyfile.Dispenser
 	rules  ruleset.Ruleset
 	places []place
@@ -29,13 +31,44 @@ type place struct {
 	line int
 }
 
+// NewParser returns a parser that reads from d, which is at the option that holds
+// the rules.
+func NewParser(d *caddyfile.Dispenser) *Parser {
+	p := &Parser{Dispenser: d}
+	p.mark("")
+	return p
+}
+
+// Parse reads one option: list, limit, bots or rules_file.
+func (p *Parser) Parse(option string) error {
+	switch option {
+	case "rules_file":
+		return p.parseRulesFile()
+	case "list":
+		return p.parseList()
+	case "limit":
+		return p.parseLimit()
+	case "bots":
+		return p.parseBots()
+	}
+	return p.Errf("unknown option %q; rules know list, limit, bots and rules_file", option)
+}
+
+// Rules returns the rules, or all their mistakes, each with its file and line.
+func (p *Parser) Rules() (*ruleset.Ruleset, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	return &p.rules, nil
+}
+
 // mark says that the value of a path begins with the current token.
-func (p *rulesParser) mark(format string, args ...any) {
-	p.places = append(p.places, place{fmt.Sprintf(format, args...), p.File(), p.Line()})
+func (p *Parser) mark(format string, values ...any) {
+	p.places = append(p.places, place{fmt.Sprintf(format, values...), p.File(), p.Line()})
 }
 
 // find returns the place of a path, or of the closest value that holds it.
-func (p *rulesParser) find(path string) place {
+func (p *Parser) find(path string) place {
 	var found place
 	for _, at := range p.places {
 		rest, ok := strings.CutPrefix(path, at.path)
@@ -49,7 +82,7 @@ func (p *rulesParser) find(path string) place {
 // check returns all mistakes of the rules, each with its place. Provisioning also
 // fills in defaults, which an adapted configuration is to be without, so it is
 // done to a copy.
-func (p *rulesParser) check() error {
+func (p *Parser) check() error {
 	data, err := json.Marshal(&p.rules)
 	if err != nil {
 		return p.Errf("the rules: %v", err)
@@ -58,7 +91,7 @@ func (p *rulesParser) check() error {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return p.Errf("the rules: %v", err)
 	}
-	problems := configfile.Problems(errors.Join(r.Provision(), validateIDs(&r)))
+	problems := configfile.Problems(errors.Join(r.Provision(), ValidateIDs(&r)))
 	if len(problems) == 0 {
 		return nil
 	}
@@ -76,22 +109,22 @@ func (p *rulesParser) check() error {
 	return fmt.Errorf("the rules have mistakes:\n%w", errors.Join(errs...))
 }
 
-func (p *rulesParser) addList(l *ruleset.List) (path string) {
+func (p *Parser) addList(l *ruleset.List) (path string) {
 	path = fmt.Sprintf("lists[%d]", len(p.rules.Lists))
 	p.mark("%s", path)
 	p.rules.Lists = append(p.rules.Lists, l)
 	return path
 }
 
-func (p *rulesParser) addLimit(l *ruleset.Limit) (path string) {
+func (p *Parser) addLimit(l *ruleset.Limit) (path string) {
 	path = fmt.Sprintf("limits[%d]", len(p.rules.Limits))
 	p.mark("%s", path)
 	p.rules.Limits = append(p.rules.Limits, l)
 	return path
 }
 
-func (p *rulesParser) setBots(b *ruleset.Bots) error {
-	if err := once(p.Dispenser, "bots", p.rules.Bots != nil); err != nil {
+func (p *Parser) setBots(b *ruleset.Bots) error {
+	if err := args.Once(p.Dispenser, "bots", p.rules.Bots != nil); err != nil {
 		return err
 	}
 	p.mark("bots")

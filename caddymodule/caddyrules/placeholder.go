@@ -1,0 +1,73 @@
+package caddyrules
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/hotboard/hotboard/ruleset"
+)
+
+var placeholder = regexp.MustCompile(`\{([^{}\s]+)\}`)
+
+// HasPlaceholder reports whether there is a placeholder in a text.
+func HasPlaceholder(text string) bool { return placeholder.MatchString(text) }
+
+// CheckPlaceholder reports why a text cannot tell one request from another. With
+// such a text all visitors would be one, and nothing else would say so.
+func CheckPlaceholder(text string) error {
+	names := placeholder.FindAllStringSubmatch(text, -1)
+	if len(names) == 0 {
+		return fmt.Errorf("%q is not a placeholder such as {http.request.cookie.session}", text)
+	}
+	if long := longForm(text); long != text {
+		return fmt.Errorf("%s is short for the Caddyfile alone: write %s", text, long)
+	}
+	for _, name := range names {
+		if !sameForAll(name[1]) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is the same for every request", text)
+}
+
+// sameForAll reports whether a placeholder has nothing to do with the request.
+func sameForAll(name string) bool {
+	for _, space := range []string{"env.", "file.", "system.", "time."} {
+		if strings.HasPrefix(name, space) {
+			return true
+		}
+	}
+	return false
+}
+
+// ValidateIDs reports the lists whose item is named by a placeholder that Caddy
+// does not know in this form.
+func ValidateIDs(r *ruleset.Ruleset) error {
+	var errs []error
+	for i, l := range r.Lists {
+		if l == nil || l.ID == "" {
+			continue
+		}
+		if err := CheckPlaceholder(l.ID); err != nil {
+			errs = append(errs, &ruleset.Problem{Path: fmt.Sprintf("lists[%d].id", i), Message: err.Error()})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// longForm writes the placeholders of a text in full: {query.id} is
+// {http.request.uri.query.id}. Caddy itself does so in sites, and not in global
+// options.
+func longForm(text string) string {
+	if !strings.Contains(text, "{") {
+		return text
+	}
+	segment := caddyfile.Segment{{Text: text}}
+	httpcaddyfile.NewShorthandReplacer().ApplyToSegment(&segment)
+	return segment[0].Text
+}
