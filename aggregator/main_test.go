@@ -64,7 +64,7 @@ func TestArguments(t *testing.T) {
 		{"serve more", 2, "unexpected argument"},
 		{"import", 2, "which log?"},
 		{"replay", 2, "which file?"},
-		{"replay -h", 0, "a second time"},
+		{"replay -h", 0, "may count twice"},
 		{"-config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
 		{"check -config /nonexistent/a.yaml", 1, "/nonexistent/a.yaml"},
 		{"import -config /nonexistent/a.yaml x", 1, "/nonexistent/a.yaml"},
@@ -231,7 +231,7 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 	if status, out, errs := command(t, "", "replay", "-data", data, file("doubtful-2.hits", "other")); status != 1 || !strings.Contains(errs, "has no list other") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}
-	if status, out, errs := command(t, "", "replay", "-data", data, write(t, dir, "text", "text")); status != 1 || !strings.Contains(errs, "no file of batches") {
+	if status, out, errs := command(t, "", "replay", "-data", data, write(t, dir, "text", "text")); status != 1 || !strings.Contains(errs, "not a file of batches") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}
 }
@@ -251,9 +251,9 @@ func TestImportRefusesLogs(t *testing.T) {
 		want   string
 	}{
 		{[]string{common}, 1, "-without-bots-check"},
-		{[]string{prose}, 1, "8 of 11 lines cannot be read"},
+		{[]string{prose}, 1, "8 of 11 lines are unreadable"},
 		{[]string{"-without-bots-check", prose}, 1, "line 1:"},
-		{[]string{"-without-bots-check", common}, 0, "were counted as readers"},
+		{[]string{"-without-bots-check", common}, 0, "count as readers"},
 	} {
 		status, out, errs := command(t, "", append([]string{"import", "-data", data, "-rules", rules}, tt.args...)...)
 		if status != tt.status || !strings.Contains(out+errs, tt.want) || status != 0 && strings.Contains(out, "views") || strings.Contains(out, "imported before") {

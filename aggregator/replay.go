@@ -12,15 +12,14 @@ import (
 	"github.com/hotboard/hotboard/aggregator/importer"
 )
 
-const replayUsage = `Counts the hits in files that edges have written because they could not know
-whether these were counted: doubtful-….hits in the directory of a spool. A file
-that is replayed twice is counted once; a replay that was broken off goes on when
-it is started again.
+const replayUsage = `Counts the hits in files that edges saved because the aggregator may not have
+counted them: doubtful-….hits in the directory of a spool. Replaying a file twice
+counts it once. To continue an interrupted replay, run the same command again.
 
-Views that were counted before are left out, as far as the rules leave out a
-visitor's next view of the same item. So are votes of a poll with dedup, and those
-that are more than a calendar window allows. Other votes, and views that came later
-than the window of the list allows for, may be counted a second time.
+Replay ignores views that were counted before, as far as dedup recognises a
+visitor's next view of the same item. The same holds for votes of a poll with
+dedup, and for votes over the quota of a calendar window. Other votes, and views
+after the dedup time of the list, may count twice.
 
 Usage:
 
@@ -78,13 +77,13 @@ func (target *importTarget) replay(ctx context.Context, name string, t terminal)
 	p.end()
 	if err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("replaying %s was broken off; the same command again goes on with it", name)
+			return fmt.Errorf("replaying %s was interrupted; run the same command again to continue", name)
 		}
 		return fmt.Errorf("replaying %s: %w", name, err)
 	}
 	writeReplayed(t.out, name, lists, r, already)
 	if r.Bad != nil {
-		return fmt.Errorf("%s: what follows its first %d batches cannot be read: %w", name, r.Batches, r.Bad)
+		return fmt.Errorf("%s: the rest after its first %d batches is unreadable: %w", name, r.Batches, r.Bad)
 	}
 	return nil
 }
@@ -95,8 +94,8 @@ func writeReplayed(w io.Writer, name string, lists []string, r *importer.Recordi
 		fmt.Fprintf(w, "%10d  hits of list %s\n", r.Hits[l], l)
 	}
 	if already {
-		fmt.Fprintln(w, "All of this was replayed before: nothing has changed.")
+		fmt.Fprintln(w, "Nothing changed: all of this was replayed before.")
 		return
 	}
-	fmt.Fprintln(w, "All of them are in the counts, but for those that the rules leave out. The file is not needed any more.")
+	fmt.Fprintln(w, "All hits are applied, except those that the rules refuse. You can delete the file.")
 }

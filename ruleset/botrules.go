@@ -6,30 +6,30 @@ import (
 	"slices"
 )
 
-// Bots says which clients are programs, beside the rules that are built in, and
-// what becomes of their views. Allow is asked before Deny, Deny before the file
-// and the built-in rules.
+// Bots configures which clients are bots, in addition to the built-in rules, and
+// which lists count their views. Allow takes precedence over Deny, and Deny over
+// the file and the built-in rules.
 type Bots struct {
-	// File is a list of patterns in the JSON format of
-	// github.com/monperrus/crawler-user-agents: an array of objects with a
-	// "pattern", a regular expression that is looked for in the User-Agent. The
-	// file is read again when it changes. Its path is relative to the file that
+	// File is the path of a list of patterns in the JSON format of
+	// github.com/monperrus/crawler-user-agents: an array of objects whose
+	// "pattern" is a regular expression to search for in the User-Agent. Hotboard
+	// reads the file again when it changes. The path is relative to the file that
 	// names it; in Caddy's JSON, to the server's working directory.
 	File string `json:"file,omitempty"`
-	// Allow are clients that are people whatever else says.
+	// Allow lists clients that are never bots.
 	Allow *Clients `json:"allow,omitempty"`
-	// Deny are clients that are bots whatever else says.
+	// Deny lists clients that are always bots, unless Allow lists them too.
 	Deny *Clients `json:"deny,omitempty"`
-	// Count counts bots' views too, each on a list of its own. The first entry
-	// that has the bot's class counts it.
+	// Count counts the views of bots as well, on lists of their own. The first
+	// entry with the bot's class counts the view.
 	Count []BotCount `json:"count,omitempty"`
 }
 
-// Clients names clients.
+// Clients selects clients by User-Agent or address.
 type Clients struct {
-	// UserAgents are texts that a User-Agent has in it, in any case.
+	// UserAgents are substrings of the User-Agent, in any case.
 	UserAgents []string `json:"user_agents,omitempty"`
-	// CIDRs are ranges of addresses, such as 192.0.2.0/24, or single ones.
+	// CIDRs are ranges of addresses, such as 192.0.2.0/24, or single addresses.
 	CIDRs []string `json:"cidrs,omitempty"`
 
 	prefixes []netip.Prefix
@@ -40,20 +40,20 @@ func (c *Clients) Prefixes() []netip.Prefix { return c.prefixes }
 
 // BotCount counts the views of bots of some classes on a list.
 type BotCount struct {
-	// List is a list without pages: the items are those of the list that the
-	// request is a page of.
+	// List is a list without pages. Its items are the items of the requested
+	// page's list.
 	List string `json:"list"`
-	// Classes are those of package bots, such as ai_crawler. Default: all.
+	// Classes are bot classes of package bots, such as ai_crawler. Default: all.
 	Classes []string `json:"classes,omitempty"`
 }
 
-// BotClasses is every class of bot.
+// BotClasses lists every class of bot.
 var BotClasses = []string{
 	"ai_crawler", "search_engine", "seo_tool", "feed_reader", "http_library", "monitor",
 	"headless_browser", "link_preview", "crawler", "scanner", "archiver", "empty", "denied", "other",
 }
 
-// CountBot returns the list that bots of a class are counted on, or nil.
+// CountBot returns the list that counts bots of a class, or nil.
 func (r *Ruleset) CountBot(class string) *List {
 	if r.Bots == nil {
 		return nil
@@ -67,8 +67,8 @@ func (r *Ruleset) CountBot(class string) *List {
 	return nil
 }
 
-// CountsBots reports whether a list is one that bots are counted on. Beacons
-// are none of its business.
+// CountsBots reports whether a list counts bots. Beacons never count on such a
+// list.
 func (r *Ruleset) CountsBots(list string) bool {
 	return r.Bots != nil && slices.ContainsFunc(r.Bots.Count, func(c BotCount) bool { return c.List == list })
 }
@@ -80,9 +80,9 @@ func (b *Bots) provision(at *problemList, r *Ruleset) {
 		path := fmt.Sprintf("count[%d].", i)
 		switch l := r.List(c.List); {
 		case l == nil:
-			at.addf(path+"list", "there is no list %q", c.List)
+			at.addf(path+"list", "unknown list %q", c.List)
 		case len(l.Pages) > 0 || l.ID != "" || l.Votes != nil:
-			at.addf(path+"list", "the list %q counts views or votes of people: bots are counted on one without pages, id and votes", c.List)
+			at.addf(path+"list", "list %q counts people: count bots on a list without pages, id and votes", c.List)
 		}
 		for j, class := range c.Classes {
 			if !slices.Contains(BotClasses, class) {
@@ -98,7 +98,7 @@ func (c *Clients) provision(at *problemList, path string) {
 	}
 	for i, ua := range c.UserAgents {
 		if len(ua) < 2 {
-			at.addf(fmt.Sprintf("%s.user_agents[%d]", path, i), "%q is in nearly every User-Agent: write more of it", ua)
+			at.addf(fmt.Sprintf("%s.user_agents[%d]", path, i), "%q matches nearly every User-Agent: use a longer text", ua)
 		}
 	}
 	c.prefixes = c.prefixes[:0]

@@ -65,18 +65,18 @@ func TestBotsProblems(t *testing.T) {
 		},
 	}
 	const noRange = "is not a range of addresses such as 192.0.2.0/24 or 2001:db8::/32"
-	const people = "counts views or votes of people: bots are counted on one without pages, id and votes"
-	want := `bots.allow.user_agents[1]: "x" is in nearly every User-Agent: write more of it
+	const people = "counts people: count bots on a list without pages, id and votes"
+	want := `bots.allow.user_agents[1]: "x" matches nearly every User-Agent: use a longer text
 bots.allow.cidrs[1]: "192.0.2.0/33" ` + noRange + `
-bots.deny.user_agents[0]: "" is in nearly every User-Agent: write more of it
+bots.deny.user_agents[0]: "" matches nearly every User-Agent: use a longer text
 bots.deny.cidrs[0]: "" ` + noRange + `
 bots.deny.cidrs[1]: "fe80::1%eth0" ` + noRange + `
 bots.deny.cidrs[2]: "example.com" ` + noRange + `
 bots.deny.cidrs[3]: "192.0.2" ` + noRange + `
-bots.count[0].list: there is no list ""
-bots.count[1].list: the list "articles" ` + people + `
-bots.count[2].list: the list "products" ` + people + `
-bots.count[3].list: the list "poll" ` + people + `
+bots.count[0].list: unknown list ""
+bots.count[1].list: list "articles" ` + people + `
+bots.count[2].list: list "products" ` + people + `
+bots.count[3].list: list "poll" ` + people + `
 bots.count[4].classes[1]: "robot" is not one of ai_crawler, search_engine, seo_tool, feed_reader, http_library, monitor, headless_browser, link_preview, crawler, scanner, archiver, empty, denied and other`
 	if err := r.Provision(); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

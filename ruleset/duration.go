@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Duration is a length of time that is written as a string, in Go's syntax plus
-// d for days of 24 hours and w for weeks of 7 days: "10m", "36h", "1.5d",
-// "1w2d". A bare number is refused, because nobody can tell its unit.
+// Duration is a length of time written as a string, in Go's syntax plus d for
+// days of 24 hours and w for weeks of 7 days: "10m", "36h", "1.5d", "1w2d". A
+// bare number is an error, because its unit would be a guess.
 type Duration time.Duration
 
 var errDuration = errors.New(`want a number and a unit, such as "90s", "10m", "36h", "7d" or "1w2d"`)
@@ -23,9 +23,9 @@ var units = map[string]float64{
 	"m": 60e9, "h": 3600e9, "d": 24 * 3600e9, "w": 7 * 24 * 3600e9,
 }
 
-// ParseDuration reads what [Duration] describes.
+// ParseDuration parses a [Duration].
 func ParseDuration(s string) (Duration, error) {
-	// What Go can read, Go reads: its fractions are exact.
+	// Go's own parser comes first: its fractions are exact.
 	if d, err := time.ParseDuration(s); err == nil && s != "0" {
 		return Duration(d), nil
 	}
@@ -67,7 +67,8 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(sum), nil
 }
 
-// String writes d so that [ParseDuration] reads the same: "10m", "36h", "7d".
+// String formats d so that [ParseDuration] returns the same value: "10m", "36h",
+// "7d".
 func (d Duration) String() string {
 	if d == 0 {
 		return "0s"
@@ -77,7 +78,7 @@ func (d Duration) String() string {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
 	s := time.Duration(d).String()
-	// Go writes 10m0s and 36h0m0s.
+	// Go formats these as 10m0s and 36h0m0s.
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]
 	}

@@ -92,7 +92,7 @@ func FuzzDuration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := ParseDuration(s)
 		if std, stdErr := time.ParseDuration(s); stdErr == nil && s != "0" && s != "+0" && s != "-0" && (err != nil || time.Duration(d) != std) {
-			t.Fatalf("%q: %v, %v; time.ParseDuration says %v", s, d, err, std)
+			t.Fatalf("%q: %v, %v; time.ParseDuration returns %v", s, d, err, std)
 		}
 		if err != nil {
 			return

@@ -9,56 +9,59 @@ import (
 	"time"
 )
 
-// Limit refuses what comes too often. It counts the hits of each key (what By
-// names of a hit) in each list apart, in one or more windows of time. A hit is
-// accepted when every window of every limit that applies has room for it, and
-// only then uses any up.
+// Limit caps hits per key. A key is the values that By selects from a hit; each
+// list counts its keys separately, in one or more windows. A hit is accepted if
+// every window of every applicable limit has room, and only an accepted hit uses
+// up room.
 type Limit struct {
-	// Name is 1 to 32 of a-z, 0-9, - and _; unique. What the limit refuses has the
-	// reason "limited:<name>".
+	// Name is 1 to 32 of a-z, 0-9, - and _; unique. Refused hits have the reason
+	// "limited:<name>".
 	Name string `json:"name"`
-	// By is what makes two hits the same to this limit, one or more of: ip, user,
-	// visitor, channel, device, item. Where nobody is signed in, user is the
+	// By selects the values that form the key, one or more of: ip, user, visitor,
+	// channel, device, item. For visitors who are not signed in, user is the
 	// visitor.
 	By []Dimension `json:"by"`
-	// IPv4Prefix is how many bits of an IPv4 address count. Default: 32.
+	// IPv4Prefix is the number of significant bits of an IPv4 address. Default:
+	// 32.
 	IPv4Prefix int `json:"ipv4_prefix,omitempty"`
-	// IPv6Prefix is how many bits of an IPv6 address count. Default: 64, which is
-	// what one household has.
+	// IPv6Prefix is the number of significant bits of an IPv6 address. Default:
+	// 64, the usual prefix of one household.
 	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
-	// Windows are how many hits there may be in which time. All of them hold.
+	// Windows cap the hits of a key. All of them apply.
 	Windows []Window `json:"windows"`
 	// When restricts the limit to some hits. Default: all.
 	When *When `json:"when,omitempty"`
-	// Bonus allows hits of a channel more than Max, in every window.
+	// Bonus raises Max for the hits of a channel, in every window.
 	Bonus map[string]int64 `json:"bonus,omitempty"`
-	// Shadow counts what the limit would refuse, and refuses nothing.
+	// Shadow makes the limit count the hits that it would refuse, and refuse
+	// none.
 	Shadow bool `json:"shadow,omitempty"`
 }
 
-// Window is how many hits of a key there may be in a time.
+// Window caps the hits of a key over a length of time.
 type Window struct {
 	// Max is the number of hits.
 	Max int64 `json:"max"`
-	// Per is the time: second, minute, hour, day, week, month, campaign (as long
-	// as the list exists), or a duration of up to a minute such as 10s. Up to a
-	// minute it is a rate: what was used up comes back evenly. Longer ones are
+	// Per is the length: second, minute, hour, day, week, month, campaign (the
+	// lifetime of the list), or a duration of up to a minute such as 10s. Windows
+	// of up to a minute are rates: room comes back evenly. Longer ones are
 	// calendar windows, which begin and end with the clock in the list's zone.
 	Per Span `json:"per"`
-	// Burst is how many hits may come at once, for a rate. Default: Max.
+	// Burst is the number of hits a rate admits at once. Default: Max.
 	Burst int64 `json:"burst,omitempty"`
-	// Calendar makes a minute begin and end with the clock, as longer windows do.
+	// Calendar makes a window of a minute begin and end with the clock, as longer
+	// windows do.
 	Calendar bool `json:"calendar,omitempty"`
 }
 
-// When restricts a limit to hits that have one of each of those that it names.
+// When restricts a limit to hits that match one value of each field that is set.
 type When struct {
 	Lists    []string `json:"lists,omitempty"`
 	Channels []string `json:"channels,omitempty"`
 	Devices  []string `json:"devices,omitempty"`
 }
 
-// Dimension is a property of a hit that a limit counts by.
+// Dimension is a property of a hit that can be part of a key.
 type Dimension string
 
 // The dimensions.
@@ -71,16 +74,16 @@ const (
 	ByItem    Dimension = "item"
 )
 
-// Dimensions is every dimension.
+// Dimensions lists every dimension.
 var Dimensions = []Dimension{ByIP, ByUser, ByVisitor, ByChannel, ByDevice, ByItem}
 
-// Devices is every kind of device that a User-Agent is told to be.
+// Devices lists every kind of device that Hotboard recognises in a User-Agent.
 var Devices = []string{"desktop", "mobile", "tablet", "tv", "other"}
 
 // Span is the length of a window, by name or as a duration.
 type Span string
 
-// The spans that have a name.
+// The named spans.
 const (
 	PerSecond   Span = "second"
 	PerMinute   Span = "minute"
@@ -91,8 +94,8 @@ const (
 	PerCampaign Span = "campaign"
 )
 
-// Duration returns the length of a rate's window; 0 for a calendar span, and for
-// what is no span.
+// Duration returns the length of a rate's window, or 0 for a calendar or invalid
+// span.
 func (s Span) Duration() time.Duration {
 	switch s {
 	case PerSecond:
@@ -115,14 +118,14 @@ func (s Span) long() bool {
 	return false
 }
 
-// IsRate reports whether the window is a rate, and not a calendar window.
+// IsRate reports whether the window is a rate rather than a calendar window.
 func (w *Window) IsRate() bool { return !w.Calendar && !w.Per.long() }
 
-// ID names a calendar window among those of its limit.
+// ID identifies a calendar window within its limit.
 func (w *Window) ID() string { return string(w.Per) }
 
-// Bounds returns when the calendar window that holds t begins and ends, in UTC.
-// A campaign begins at the zero time and has no end: the zero time too.
+// Bounds returns the beginning and end of the calendar window around t, in UTC. A
+// campaign begins at the zero time and never ends; its end is the zero time too.
 func (w *Window) Bounds(t time.Time, zone *time.Location) (start, end time.Time) {
 	switch w.Per {
 	case PerCampaign:
@@ -136,7 +139,8 @@ func (w *Window) Bounds(t time.Time, zone *time.Location) (start, end time.Time)
 	return start, p.Add(start, 1, zone)
 }
 
-// Applies reports whether the limit is one for hits of a list, channel and device.
+// Applies reports whether the limit applies to hits of a list, channel and
+// device.
 func (l *Limit) Applies(list, channel, device string) bool {
 	w := l.When
 	return w == nil ||
@@ -145,15 +149,15 @@ func (l *Limit) Applies(list, channel, device string) bool {
 			(len(w.Devices) == 0 || slices.Contains(w.Devices, device))
 }
 
-// AppliesToList reports whether the limit is one for some hits of a list.
+// AppliesToList reports whether the limit applies to any hits of a list.
 func (l *Limit) AppliesToList(list string) bool {
 	return l.When == nil || len(l.When.Lists) == 0 || slices.Contains(l.When.Lists, list)
 }
 
-// Max returns how many hits of a channel a window has room for.
+// Max returns the number of hits of a channel that a window admits.
 func (l *Limit) Max(w *Window, channel string) int64 { return w.Max + l.Bonus[channel] }
 
-// Window returns the calendar window of an id, or nil.
+// Window returns the calendar window with an id, or nil.
 func (l *Limit) Window(id string) *Window {
 	for i := range l.Windows {
 		if w := &l.Windows[i]; !w.IsRate() && w.ID() == id {
@@ -163,10 +167,10 @@ func (l *Limit) Window(id string) *Window {
 	return nil
 }
 
-// Reason is the reason for what the limit refuses.
+// Reason is the reason of the hits that the limit refuses.
 func (l *Limit) Reason() Reason { return Limited + Reason(":"+l.Name) }
 
-// Limit returns the limit of a name, or nil.
+// Limit returns the limit with a name, or nil.
 func (r *Ruleset) Limit(name string) *Limit {
 	for _, l := range r.Limits {
 		if l.Name == name {
@@ -178,29 +182,29 @@ func (r *Ruleset) Limit(name string) *Limit {
 
 const (
 	maxMax     = 1_000_000_000
-	maxChannel = 64 // as hit.MaxChannelBytes
+	maxChannel = 64 // same as hit.MaxChannelBytes
 )
 
 var limitName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 func (l *Limit) provision(at *problemList, lists []*List) {
 	if !limitName.MatchString(l.Name) {
-		at.addf("name", "%q is not a name: 1 to 32 of a-z, 0-9, - and _", l.Name)
+		at.addf("name", "invalid name %q: use 1 to 32 of a-z, 0-9, - and _", l.Name)
 	}
 	if len(l.By) == 0 {
-		at.addf("by", "it is missing: name one or more of %s", join(Dimensions))
+		at.addf("by", "missing: name one or more of %s", join(Dimensions))
 	}
 	for i, d := range l.By {
 		switch path := fmt.Sprintf("by[%d]", i); {
 		case !slices.Contains(Dimensions, d):
 			at.addf(path, "%q is not one of %s", d, join(Dimensions))
 		case slices.Contains(l.By[:i], d):
-			at.addf(path, "%s is there twice", d)
+			at.addf(path, "duplicate %s", d)
 		}
 	}
 	l.provisionPrefixes(at)
 	if len(l.Windows) == 0 {
-		at.addf("windows", "it is missing: a limit has one window at least, such as max 10 per minute")
+		at.addf("windows", "missing: a limit needs at least one window, such as max 10 per minute")
 	}
 	for i := range l.Windows {
 		l.provisionWindow(at, i)
@@ -210,7 +214,7 @@ func (l *Limit) provision(at *problemList, lists []*List) {
 	}
 	for _, channel := range slices.Sorted(maps.Keys(l.Bonus)) {
 		if extra := l.Bonus[channel]; extra < 1 || extra > maxMax || channel == "" || len(channel) > maxChannel {
-			at.addf("bonus", "%q: %d: a bonus is 1 to %d more, for a channel of 1 to %d bytes", channel, extra, maxMax, maxChannel)
+			at.addf("bonus", "%q: %d: a bonus must be 1 to %d, for a channel of 1 to %d bytes", channel, extra, maxMax, maxChannel)
 		}
 	}
 }
@@ -226,7 +230,7 @@ func (l *Limit) provisionPrefixes(at *problemList) {
 			*p.bits = p.deflt
 		case *p.bits == 0:
 		case !slices.Contains(l.By, ByIP):
-			at.addf(p.path, "the limit does not count by ip: leave it out")
+			at.addf(p.path, "the limit does not count by ip: remove it")
 		case *p.bits < 1 || *p.bits > p.max:
 			at.addf(p.path, "%d is not between 1 and %d", *p.bits, p.max)
 		}
@@ -245,13 +249,13 @@ func (l *Limit) provisionWindow(at *problemList, i int) {
 		at.addf(path+"per", "%q is not one of second, minute, hour, day, week, month and campaign, nor a duration of up to a minute such as 10s", w.Per)
 		return
 	case w.Calendar && w.Per.long():
-		w.Calendar = false // it is one anyway
+		w.Calendar = false // a day or more is a calendar window anyway
 	case w.Calendar && w.Per != PerMinute:
-		at.addf(path+"calendar", "only a minute can be one: leave it out")
+		at.addf(path+"calendar", "only for windows per minute: remove it")
 	}
 	switch {
 	case !rate && w.Burst != 0:
-		at.addf(path+"burst", "a calendar window has none: leave it out")
+		at.addf(path+"burst", "a calendar window has no burst: remove it")
 	case rate && w.Burst == 0:
 		w.Burst = w.Max
 	case rate && (w.Burst < 1 || w.Burst > maxMax):
@@ -259,7 +263,7 @@ func (l *Limit) provisionWindow(at *problemList, i int) {
 	}
 	for j := range l.Windows[:i] {
 		if other := &l.Windows[j]; other.Per == w.Per && other.IsRate() == rate {
-			at.addf(path+"per", "windows[%d] is per %s already", j, w.Per)
+			at.addf(path+"per", "duplicate window per %s: see windows[%d]", w.Per, j)
 		}
 	}
 }
@@ -267,7 +271,7 @@ func (l *Limit) provisionWindow(at *problemList, i int) {
 func (w *When) provision(at *problemList, lists []*List) {
 	for i, name := range w.Lists {
 		if !slices.ContainsFunc(lists, func(l *List) bool { return l != nil && l.Name == name }) {
-			at.addf(fmt.Sprintf("when.lists[%d]", i), "there is no list %q", name)
+			at.addf(fmt.Sprintf("when.lists[%d]", i), "unknown list %q", name)
 		}
 	}
 	for i, c := range w.Channels {
@@ -282,7 +286,7 @@ func (w *When) provision(at *problemList, lists []*List) {
 	}
 }
 
-// join lists names in a sentence: "a, b and c".
+// join lists names as in a sentence: "a, b and c".
 func join[S ~string](names []S) string {
 	texts := make([]string, len(names))
 	for i, n := range names {

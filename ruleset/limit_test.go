@@ -108,8 +108,9 @@ func TestWindowBounds(t *testing.T) {
 	}
 }
 
-// A window holds the time that it was asked for, and every time in it is in the
-// same window: else a count would begin anew in the middle, or be charged to two.
+// The bounds of a window contain the requested time, and every time between them
+// has the same bounds: otherwise a count would restart in the middle, or one hit
+// would count in two windows.
 func TestWindowsDivideTime(t *testing.T) {
 	t.Parallel()
 	spans := []Span{PerMinute, PerHour, PerDay, PerWeek, PerMonth}
@@ -172,8 +173,8 @@ func TestLimitApplies(t *testing.T) {
 	}
 }
 
-// A vote has room for hit.MaxQuotas counts; what would need more is refused
-// before any vote is.
+// A vote has room for hit.MaxQuotas counts. Provision refuses rules that need
+// more.
 func TestQuotasOfAVoteAreBounded(t *testing.T) {
 	t.Parallel()
 	build := func(limits int, when *When) *Ruleset {

@@ -14,15 +14,15 @@ import (
 //	    pages: ["/articles/{id}"]
 //	    dedup: 1h
 //
-// The ruleset that it returns is provisioned. The error joins a [*Problem] for
-// every mistake, each with its place in the file.
+// The returned ruleset is provisioned. The error joins a [*Problem] for every
+// mistake, each with its place in the file.
 func ParseYAML(file string, data []byte) (*Ruleset, error) {
 	return ParseYAMLAt(file, data, "")
 }
 
-// ParseYAMLAt is [ParseYAML] for a ruleset that is one value of a larger file:
-// the path "rules" or "$.rules" is the value of the key rules. The rest of the
-// file is not looked at.
+// ParseYAMLAt is [ParseYAML] for a ruleset inside a larger file: the path "rules"
+// or "$.rules" selects the value of the key rules. ParseYAMLAt ignores the rest
+// of the file.
 func ParseYAMLAt(file string, data []byte, path string) (*Ruleset, error) {
 	doc, err := configfile.ParseYAML(file, data)
 	if err != nil {
@@ -45,8 +45,8 @@ func decode(doc *configfile.Document, path string) (*Ruleset, error) {
 	err := doc.Decode(path, &r, func() error {
 		err := r.Provision()
 		if len(r.Lists) == 0 {
-			// Fine for a program that adds lists later, but a file is all there is.
-			err = errors.Join(err, &Problem{Path: "lists", Message: "there is no list: nothing would be counted"})
+			// A program may add lists later, but a file is complete.
+			err = errors.Join(err, &Problem{Path: "lists", Message: "no lists: nothing would be counted"})
 		}
 		return err
 	})

@@ -69,8 +69,8 @@ func TestParseRules(t *testing.T) {
 	}
 }
 
-// Every mistake in votes, limits and bots is reported, in the order of the file,
-// each at its place.
+// ParseYAML reports every mistake in votes, limits and bots, in the order of the
+// file, each at its place.
 func TestParseReportsEveryRule(t *testing.T) {
 	t.Parallel()
 	_, err := ParseYAML("rules.yaml", []byte(`lists:
@@ -123,52 +123,52 @@ bots:
     - {list: robots}
     - {list: poll, classes: [robot]}
 `))
-	want := `rules.yaml:3:12: lists[0].pages: a list of votes has no pages: leave it out
-rules.yaml:4:9: lists[0].id: a list of votes has no pages: leave it out
-rules.yaml:5:15: lists[0].statuses: a list of votes has no pages: leave it out
-rules.yaml:6:20: lists[0].content_types: a list of votes has no pages: leave it out
-rules.yaml:7:23: lists[0].published_header: a list of votes has no pages: leave it out
+	want := `rules.yaml:3:12: lists[0].pages: a poll has no pages: remove it
+rules.yaml:4:9: lists[0].id: a poll has no pages: remove it
+rules.yaml:5:15: lists[0].statuses: a poll has no pages: remove it
+rules.yaml:6:20: lists[0].content_types: a poll has no pages: remove it
+rules.yaml:7:23: lists[0].published_header: a poll has no pages: remove it
 rules.yaml:9:26: lists[0].votes.options[1]: want a string, not a number: put it in quotes
-rules.yaml:9:29: lists[0].votes.options[2]: "yes-sir" is there twice
-rules.yaml:9:38: lists[0].votes.options[3]: "*" takes anything: name it alone
+rules.yaml:9:29: lists[0].votes.options[2]: duplicate "yes-sir"
+rules.yaml:9:38: lists[0].votes.options[3]: "*" accepts any option: use it alone
 rules.yaml:9:43: lists[0].votes.options[4]: "": an id has 1 to 256 bytes
 rules.yaml:10:14: lists[0].votes.opens: "tomorrow" is not a time such as 2026-11-20T09:30:00Z or 2026-11-20T10:30:00+01:00
 rules.yaml:11:15: lists[0].votes.closes: "2026-11-20" is not a time such as 2026-11-20T09:30:00Z or 2026-11-20T10:30:00+01:00
 rules.yaml:12:7: lists[0].votes.require_users: unknown key; known here are closes, opens, options, require_user
 rules.yaml:13:12: lists[0].dedup: 2d is not between 1ms and 24h
 rules.yaml:15:66: lists[1].votes.closes: the poll closes before it opens
-rules.yaml:17:12: lists[2].votes.options: name what can be voted for, or "*" for anything
-rules.yaml:19:11: limits[0].name: "Big Spender" is not a name: 1 to 32 of a-z, 0-9, - and _
+rules.yaml:17:12: lists[2].votes.options: missing: name the options, or "*" to accept any
+rules.yaml:19:11: limits[0].name: invalid name "Big Spender": use 1 to 32 of a-z, 0-9, - and _
 rules.yaml:20:14: limits[0].by[1]: "address" is not one of ip, user, visitor, channel, device and item
-rules.yaml:20:23: limits[0].by[2]: ip is there twice
+rules.yaml:20:23: limits[0].by[2]: duplicate ip
 rules.yaml:21:18: limits[0].ipv4_prefix: 33 is not between 1 and 32
 rules.yaml:22:18: limits[0].ipv6_prefix: -1 is not between 1 and 128
 rules.yaml:24:15: limits[0].windows[0].max: 0 is not between 1 and 1000000000
 rules.yaml:25:15: limits[0].windows[1].max: 1000000001 is not between 1 and 1000000000
 rules.yaml:25:32: limits[0].windows[1].per: "fortnight" is not one of second, minute, hour, day, week, month and campaign, nor a duration of up to a minute such as 10s
-rules.yaml:26:38: limits[0].windows[2].calendar: only a minute can be one: leave it out
-rules.yaml:27:41: limits[0].windows[3].calendar: only a minute can be one: leave it out
-rules.yaml:28:36: limits[0].windows[4].burst: a calendar window has none: leave it out
+rules.yaml:26:38: limits[0].windows[2].calendar: only for windows per minute: remove it
+rules.yaml:27:41: limits[0].windows[3].calendar: only for windows per minute: remove it
+rules.yaml:28:36: limits[0].windows[4].burst: a calendar window has no burst: remove it
 rules.yaml:29:38: limits[0].windows[5].burst: -2 is not between 1 and 1000000000
-rules.yaml:30:23: limits[0].windows[6].per: windows[4] is per week already
+rules.yaml:30:23: limits[0].windows[6].per: duplicate window per week: see windows[4]
 rules.yaml:31:15: limits[0].windows[7].max: 1.5 is not a whole number of 64 bits
 rules.yaml:31:30: limits[0].windows[7].each: unknown key; known here are burst, calendar, max, per
-rules.yaml:33:21: limits[0].when.lists[1]: there is no list "polls"
+rules.yaml:33:21: limits[0].when.lists[1]: unknown list "polls"
 rules.yaml:34:25: limits[0].when.devices[1]: "phone" is not one of desktop, mobile, tablet, tv and other
 rules.yaml:35:18: limits[0].when.channels[0]: "0123456789012345678901234567890123456789012345678901234567890123456789" has more than 64 bytes
 rules.yaml:36:7: limits[0].when.countries: unknown key; known here are channels, devices, lists
-rules.yaml:37:12: limits[0].bonus: "": 1: a bonus is 1 to 1000000000 more, for a channel of 1 to 64 bytes
-rules.yaml:37:12: limits[0].bonus: "letter": 0: a bonus is 1 to 1000000000 more, for a channel of 1 to 64 bytes
-rules.yaml:38:5: limits[1].by: it is missing: name one or more of ip, user, visitor, channel, device and item
-rules.yaml:38:5: limits[1].windows: it is missing: a limit has one window at least, such as max 10 per minute
-rules.yaml:39:5: limits[2]: it is empty: a limit has a name, by and windows
-rules.yaml:40:11: limits[3].name: limits[1] has the name "empty" already
-rules.yaml:42:18: limits[3].ipv4_prefix: the limit does not count by ip: leave it out
+rules.yaml:37:12: limits[0].bonus: "": 1: a bonus must be 1 to 1000000000, for a channel of 1 to 64 bytes
+rules.yaml:37:12: limits[0].bonus: "letter": 0: a bonus must be 1 to 1000000000, for a channel of 1 to 64 bytes
+rules.yaml:38:5: limits[1].by: missing: name one or more of ip, user, visitor, channel, device and item
+rules.yaml:38:5: limits[1].windows: missing: a limit needs at least one window, such as max 10 per minute
+rules.yaml:39:5: limits[2]: empty: a limit needs name, by and windows
+rules.yaml:40:11: limits[3].name: duplicate name "empty": limits[1] has it
+rules.yaml:42:18: limits[3].ipv4_prefix: the limit does not count by ip: remove it
 rules.yaml:45:3: bots.files: unknown key; known here are allow, count, deny, file
-rules.yaml:46:25: bots.allow.user_agents[0]: "x" is in nearly every User-Agent: write more of it
+rules.yaml:46:25: bots.allow.user_agents[0]: "x" matches nearly every User-Agent: use a longer text
 rules.yaml:46:37: bots.allow.cidrs[0]: "10.0.0.0/99" is not a range of addresses such as 192.0.2.0/24 or 2001:db8::/32
-rules.yaml:48:14: bots.count[0].list: there is no list "robots"
-rules.yaml:49:14: bots.count[1].list: the list "poll" counts views or votes of people: bots are counted on one without pages, id and votes
+rules.yaml:48:14: bots.count[0].list: unknown list "robots"
+rules.yaml:49:14: bots.count[1].list: list "poll" counts people: count bots on a list without pages, id and votes
 rules.yaml:49:30: bots.count[1].classes[0]: "robot" is not one of ai_crawler, search_engine, seo_tool, feed_reader, http_library, monitor, headless_browser, link_preview, crawler, scanner, archiver, empty, denied and other`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -176,8 +176,8 @@ rules.yaml:49:30: bots.count[1].classes[0]: "robot" is not one of ai_crawler, se
 
 	_, err = ParseJSON([]byte("{\"lists\": [\n  {\"name\": \"poll\", \"votes\": {\"options\": []}}],\n" +
 		" \"limits\": [{\"name\": \"a\",\n  \"windows\": [{\"max\": \"5\", \"per\": \"day\"}]}],\n \"bots\": {\"deny\": {\"cidrs\": [\"all\"]}}}"))
-	want = `2:41: lists[0].votes.options: name what can be voted for, or "*" for anything
-3:13: limits[0].by: it is missing: name one or more of ip, user, visitor, channel, device and item
+	want = `2:41: lists[0].votes.options: missing: name the options, or "*" to accept any
+3:13: limits[0].by: missing: name one or more of ip, user, visitor, channel, device and item
 4:23: limits[0].windows[0].max: want a number, not a string
 5:30: bots.deny.cidrs[0]: "all" is not a range of addresses such as 192.0.2.0/24 or 2001:db8::/32`
 	if err == nil || err.Error() != want {

@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("JSON gives\n%s\nYAML gives\n%s", got, want)
 	}
 
-	// JSON is YAML too.
+	// JSON is also YAML.
 	if both, err := ParseYAML("rules.json", []byte(exampleJSON)); err != nil || toJSON(t, both) != toJSON(t, fromYAML) {
 		t.Errorf("JSON read as YAML: %v", err)
 	}
@@ -75,12 +75,12 @@ hotboard.yaml:6:13: rules.lists[0].zone: "Mars" is not an IANA time zone such as
 	if r, err := ParseYAMLAt("x", []byte("rules: {lists: [{name: a}]}"), "$.rules"); err != nil || r.List("a") == nil {
 		t.Errorf("%v, %v", r, err)
 	}
-	if _, err := ParseYAMLAt("x", []byte("listen: 1"), "$.rules"); err == nil || err.Error() != "x:1:1: rules: it is missing" {
+	if _, err := ParseYAMLAt("x", []byte("listen: 1"), "$.rules"); err == nil || err.Error() != "x:1:1: rules: missing" {
 		t.Errorf("%v", err)
 	}
 }
 
-// Every problem is reported, in the order of the file, each at its place.
+// ParseYAML reports every problem, in the order of the file, each at its place.
 func TestParseReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := ParseYAML("rules.yaml", []byte(`list: []
@@ -103,18 +103,18 @@ lists:
     zone: Europe/Atlantis
 `))
 	want := `rules.yaml:1:1: list: unknown key; known here are bots, limits, lists
-rules.yaml:3:11: lists[0].name: "Articles" is not a name: 1 to 64 of a-z, 0-9, - and _
-rules.yaml:6:9: lists[0].pages[1]: pattern "articles/{id}": it does not begin with "/"
+rules.yaml:3:11: lists[0].name: invalid name "Articles": use 1 to 64 of a-z, 0-9, - and _
+rules.yaml:6:9: lists[0].pages[1]: pattern "articles/{id}": must begin with "/"
 rules.yaml:7:5: lists[0].dedupe: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, votes, weights, zone
 rules.yaml:8:12: lists[0].dedup: 2d is not between 1ms and 24h
 rules.yaml:9:21: lists[0].statuses[1]: want a number, not a string
 rules.yaml:9:25: lists[0].statuses[2]: 999 is not a status: 100 to 599
 rules.yaml:10:19: lists[0].weights.pv: -1 is not a number from 0 to 1e+09
 rules.yaml:10:23: lists[0].weights.vu: unknown key; known here are pv, uv
-rules.yaml:13:18: lists[0].score.half_life: the model gravity does not use it: leave it out
+rules.yaml:13:18: lists[0].score.half_life: model gravity does not use it: remove it
 rules.yaml:14:11: lists[1].name: want a string, not a number: put it in quotes
 rules.yaml:15:17: lists[1].keep.day: 0 is not between 1 and 10000
-rules.yaml:16:5: lists[2].name: "" is not a name: 1 to 64 of a-z, 0-9, - and _
+rules.yaml:16:5: lists[2].name: invalid name "": use 1 to 64 of a-z, 0-9, - and _
 rules.yaml:16:12: lists[2].pages: want a list, not a string
 rules.yaml:17:19: lists[2].boards[1]: "year" is not one of hour, day, week, month and all
 rules.yaml:18:11: lists[2].zone: "Europe/Atlantis" is not an IANA time zone such as UTC or Europe/Berlin`
@@ -126,7 +126,7 @@ rules.yaml:18:11: lists[2].zone: "Europe/Atlantis" is not an IANA time zone such
 	}
 
 	_, err = ParseJSON([]byte("{\"lists\": [\n  {\"name\": \"A\", \"dedup\": 600,\n   \"zones\": 1}]}"))
-	want = `2:12: lists[0].name: "A" is not a name: 1 to 64 of a-z, 0-9, - and _
+	want = `2:12: lists[0].name: invalid name "A": use 1 to 64 of a-z, 0-9, - and _
 2:26: lists[0].dedup: duration "600": want a number and a unit, such as "90s", "10m", "36h", "7d" or "1w2d"
 3:4: lists[0].zones: unknown key; known here are boards, content_types, dedup, id, keep, name, pages, published_header, score, statuses, votes, weights, zone`
 	if err == nil || err.Error() != want {
@@ -137,13 +137,13 @@ rules.yaml:18:11: lists[2].zone: "Europe/Atlantis" is not an IANA time zone such
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                  "there is no list",
-		"lists:":                            "there is no list",
-		"lists: []":                         "there is no list",
-		"# nothing":                         "there is no list",
+		"":                                  "no lists",
+		"lists:":                            "no lists",
+		"lists: []":                         "no lists",
+		"# nothing":                         "no lists",
 		"lists: {a: {}}":                    "1:8: lists: want a list, not a table of keys",
 		"- name: a":                         "want a table of keys, not a list",
-		"lists: [null]":                     "lists[0]: it is empty",
+		"lists: [null]":                     "lists[0]: empty",
 		"lists: [{name: a}]\nlists: []":     "already defined",
 		"lists: [{name: a, name: b}]":       "already defined",
 		"lists: [{name: a}":                 "1:",
@@ -158,11 +158,11 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                                 "1:1: unexpected end",
-		"{}":                               "there is no list",
+		"{}":                               "no lists",
 		"[]":                               "want a table of keys",
 		`{"lists":[{"name":"a"}]} x`:       "1:26: invalid character",
 		`{"lists":[{"name":"a",}]}`:        "1:23: invalid character",
-		`{"lists":[],"lists":[]}`:          "1:13: lists: the key is there twice",
+		`{"lists":[],"lists":[]}`:          "1:13: lists: duplicate key",
 		"{\"lists\":[\n{\"Name\":\"a\"}]}": "2:2: lists[0].Name: unknown key",
 		strings.Repeat("[", 100) + "1" + strings.Repeat("]", 100): "nested deeper",
 	} {
@@ -200,8 +200,8 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// checkParsed holds that a ruleset or a problem with a place comes out, and
-// that a ruleset survives being written and read.
+// checkParsed verifies that parsing returns a ruleset or a problem with a place,
+// and that a ruleset survives a round trip.
 func checkParsed(t *testing.T, r *Ruleset, err error) {
 	t.Helper()
 	if err != nil {

@@ -9,23 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// maxParts is how many named parts a pattern can have. It bounds the array on
-// the stack that a match is made in.
+// maxParts is the largest number of named parts in a pattern. It bounds the array
+// on the stack that holds a match.
 const maxParts = 8
 
 // pattern is a compiled path pattern.
 type pattern struct {
-	prefix   string    // literal text that every matching path begins with, ends in "/" or is all there is
-	segments []segment // what follows the prefix
-	parts    int       // how many segments have a named part
-	id       int       // which part is the item's id; -1: all of them, joined
+	prefix   string    // literal text that every matching path begins with; ends in "/" or is the whole path
+	segments []segment // the rest of the path
+	parts    int       // number of segments with a named part
+	id       int       // index of the part that is the item's id; -1: all of them, joined
 	shape    string    // the pattern without its names: equal shapes match the same paths
 }
 
 // segment is one part of a pattern between slashes: literal text, or a named
 // part with literal text around it.
 type segment struct {
-	before string // all of the segment when it is not named
+	before string // the whole segment if it is not named
 	after  string
 	named  bool
 	rest   bool // {name...}
@@ -33,8 +33,8 @@ type segment struct {
 
 var partName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// compilePattern reads a path pattern. needsPart says whether the pattern has
-// to name the item.
+// compilePattern compiles a path pattern. If needsPart is set, the pattern must
+// name the item.
 func compilePattern(s string, needsPart bool) (*pattern, error) {
 	if err := checkPatternText(s); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func compilePattern(s string, needsPart bool) (*pattern, error) {
 	path := strings.TrimSuffix(s[1:], "/")
 	for i, text := range strings.Split(path, "/") {
 		if text == "" && s != "/" {
-			return nil, errors.New("it has an empty segment: write one slash")
+			return nil, errors.New("empty segment: use a single slash")
 		}
 		seg, name, err := parseSegment(text)
 		if err != nil {
@@ -64,7 +64,7 @@ func compilePattern(s string, needsPart bool) (*pattern, error) {
 		if seg.named {
 			for _, n := range names {
 				if n == name {
-					return nil, fmt.Errorf("the name %s is there twice", name)
+					return nil, fmt.Errorf("duplicate name %s", name)
 				}
 			}
 			names = append(names, name)
@@ -78,9 +78,9 @@ func compilePattern(s string, needsPart bool) (*pattern, error) {
 	}
 	switch {
 	case len(names) == 0 && needsPart:
-		return nil, errors.New("it names no item: put {id} where the item's id is")
+		return nil, errors.New("no named part: put {id} in the place of the item's id")
 	case len(names) > maxParts:
-		return nil, fmt.Errorf("it has %d named parts, more than %d", len(names), maxParts)
+		return nil, fmt.Errorf("%d named parts: at most %d are allowed", len(names), maxParts)
 	}
 
 	p := &pattern{parts: len(names), id: -1, shape: shape.String()}
@@ -92,8 +92,8 @@ func compilePattern(s string, needsPart bool) (*pattern, error) {
 	if len(names) == 1 {
 		p.id = 0
 	}
-	// What begins every match is compared first and at once: most paths are
-	// told from most patterns there.
+	// Compare the literal beginning first and in one piece: it rules out most
+	// patterns for most paths.
 	p.prefix = "/"
 	for len(segments) > 1 && !segments[0].named {
 		p.prefix += segments[0].before + "/"
@@ -106,17 +106,17 @@ func compilePattern(s string, needsPart bool) (*pattern, error) {
 func checkPatternText(s string) error {
 	switch {
 	case !strings.HasPrefix(s, "/"):
-		return errors.New(`it does not begin with "/"`)
+		return errors.New(`must begin with "/"`)
 	case !utf8.ValidString(s):
-		return errors.New("it is not UTF-8")
+		return errors.New("not valid UTF-8")
 	case strings.ContainsFunc(s, unicode.IsControl):
-		return errors.New("it has control characters")
+		return errors.New("contains control characters")
 	case strings.ContainsAny(s, "?#"):
-		return errors.New("it is compared with the path alone: leave out ? and # (the list's id can name a part of the query)")
+		return errors.New("patterns match the path alone: remove ? and # (the list's id can name a part of the query)")
 	case strings.Contains(s, "*"):
-		return errors.New("* has no meaning here: write {id} for one segment, {id...} for the rest of the path")
+		return errors.New("* is not a wildcard: use {id} for one segment, {id...} for the rest of the path")
 	case percentEncoded.MatchString(s):
-		return errors.New("it is compared with the decoded path: write the character, not its % code")
+		return errors.New("patterns match the decoded path: write the character, not its % code")
 	}
 	return nil
 }
@@ -127,16 +127,16 @@ func parseSegment(s string) (seg segment, name string, err error) {
 	before, rest, found := strings.Cut(s, "{")
 	if !found {
 		if strings.Contains(s, "}") {
-			return segment{}, "", errors.New("it has a } without a {")
+			return segment{}, "", errors.New("} without {")
 		}
 		return segment{before: s}, "", nil
 	}
 	name, after, found := strings.Cut(rest, "}")
 	switch {
 	case !found:
-		return segment{}, "", errors.New("it has a { without a }")
+		return segment{}, "", errors.New("{ without }")
 	case strings.Contains(before, "}"):
-		return segment{}, "", errors.New("it has a } without a {")
+		return segment{}, "", errors.New("} without {")
 	case strings.ContainsAny(after, "{}"):
 		return segment{}, "", fmt.Errorf("segment %q has more than one named part", s)
 	}
@@ -148,18 +148,18 @@ func parseSegment(s string) (seg segment, name string, err error) {
 		seg.rest, name = true, n
 	}
 	if !partName.MatchString(name) {
-		return segment{}, "", fmt.Errorf("%q is not a name: a letter a-z first, then a-z, 0-9 and _", name)
+		return segment{}, "", fmt.Errorf("invalid name %q: use a letter a-z, then a-z, 0-9 and _", name)
 	}
 	return seg, name, nil
 }
 
-// match compares a decoded path with the pattern and returns the item's id,
-// which is empty for a pattern without named parts. It allocates only to join
-// several named parts.
+// match compares a decoded path with the pattern and returns the item's id, which
+// is empty for a pattern without named parts. It allocates only to join several
+// named parts.
 //
-// One trailing slash is ignored, in the path as in the pattern: a page is the
-// same page with and without it. A named part never matches an empty segment,
-// "." or "..", which no page of a site has.
+// It ignores one trailing slash in the path and in the pattern: a page is the
+// same page with and without it. A named part never matches an empty segment, "."
+// or "..", which no page of a site has.
 func (p *pattern) match(path string) (id string, ok bool) {
 	if len(path) < len(p.prefix) || path[:len(p.prefix)] != p.prefix {
 		return "", false

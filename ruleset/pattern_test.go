@@ -99,33 +99,33 @@ func TestPatternErrors(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"":                                     `begin with "/"`,
 		"articles/{id}":                        `begin with "/"`,
-		"/articles":                            "names no item",
-		"/":                                    "names no item",
+		"/articles":                            "no named part",
+		"/":                                    "no named part",
 		"/a//{id}":                             "empty segment",
 		"//":                                   "empty segment",
 		"//{id}":                               "empty segment",
 		"/{id}//":                              "empty segment",
-		"/{id":                                 "{ without a }",
-		"/id}":                                 "} without a {",
-		"/a}{id}":                              "} without a {",
-		"/{}":                                  "not a name",
-		"/{ID}":                                "not a name",
-		"/{1st}":                               "not a name",
-		"/{a-b}":                               "not a name",
-		"/{...}":                               "not a name",
-		"/{http.request.uri}":                  "not a name",
+		"/{id":                                 "{ without }",
+		"/id}":                                 "} without {",
+		"/a}{id}":                              "} without {",
+		"/{}":                                  "invalid name",
+		"/{ID}":                                "invalid name",
+		"/{1st}":                               "invalid name",
+		"/{a-b}":                               "invalid name",
+		"/{...}":                               "invalid name",
+		"/{http.request.uri}":                  "invalid name",
 		"/{{id}}":                              "more than one named part",
 		"/{a}-{b}":                             "more than one named part",
-		"/{a}/{a}":                             "twice",
+		"/{a}/{a}":                             "duplicate",
 		"/{a...}/b":                            "nothing can follow",
 		"/{a...}/{b...}":                       "nothing can follow",
 		"/x{a...}":                             "whole segment",
-		"/a?id={id}":                           "leave out ? and #",
-		"/*":                                   "* has no meaning",
+		"/a?id={id}":                           "remove ? and #",
+		"/*":                                   "* is not a wildcard",
 		"/caf%C3%A9/{id}":                      "decoded path",
 		"/\xff/{id}":                           "UTF-8",
 		"/a\n/{id}":                            "control",
-		"/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}": "more than 8",
+		"/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}": "at most 8",
 	} {
 		if _, err := compilePattern(pattern, true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", pattern, err, want)
@@ -133,8 +133,8 @@ func TestPatternErrors(t *testing.T) {
 	}
 }
 
-// naiveMatch says what a pattern means in the plainest way: as a regular
-// expression over the path without its trailing slash.
+// naiveMatch is the reference model of a pattern: a regular expression over the
+// path without its trailing slash.
 func naiveMatch(pattern, path string) (id string, ok bool) {
 	if !strings.HasPrefix(path, "/") {
 		return "", false
@@ -205,7 +205,7 @@ func FuzzPattern(f *testing.F) {
 			return
 		}
 		if wantID, want := naiveMatch(pattern, path); id != wantID || ok != want {
-			t.Errorf("%q with %q: %q, %v; the model says %q, %v", pattern, path, id, ok, wantID, want)
+			t.Errorf("%q with %q: %q, %v; the model returns %q, %v", pattern, path, id, ok, wantID, want)
 		}
 	})
 }

@@ -2,7 +2,7 @@ package ruleset
 
 import "time"
 
-// Periods is every period, shortest first.
+// Periods lists every period, shortest first.
 var Periods = []Period{Hour, Day, Week, Month, All}
 
 // Valid reports whether p is one of [Periods].
@@ -17,11 +17,11 @@ func (p Period) Valid() bool {
 // Start returns the beginning of the period that holds t, in zone, as UTC.
 // All begins at the zero time.
 //
-// The periods of one kind follow each other without gap or overlap, also where
+// The periods of one kind follow each other without gap or overlap, even when
 // clocks change:
 //   - An hour begins when the zone's clock shows a full hour and has 3600
-//     seconds, so that the hour that is repeated in autumn is two hours. Only a
-//     change of the clock by part of an hour (Lord Howe Island) cuts one short.
+//     seconds: the hour that clocks repeat in autumn is two hours. Only a change
+//     of the clock by part of an hour (Lord Howe Island) cuts an hour short.
 //   - A day, week or month begins when the zone's clock enters its first date
 //     for good: at midnight, or at the change that skips midnight.
 func (p Period) Start(t time.Time, zone *time.Location) time.Time {
@@ -32,7 +32,8 @@ func (p Period) Start(t time.Time, zone *time.Location) time.Time {
 		l := t.In(zone)
 		start := p.dateStart(l, 0, zone)
 		if start.After(t) {
-			// The clock shows the date already, but will go back to the day before.
+			// The clock shows the date already, but will go back to the day
+			// before.
 			start = p.dateStart(l, -1, zone)
 		}
 		return start
@@ -74,9 +75,9 @@ func (p Period) dateStart(l time.Time, n int, zone *time.Location) time.Time {
 	return enters(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix(), zone)
 }
 
-// enters returns the instant from which on the zone's clock shows clock or
-// later, for good. The clock is in seconds as if it were UTC. (time.Date leaves
-// it open which instant it returns where clocks change.)
+// enters returns the first instant from which the zone's clock shows clock or
+// later, for good. The clock is in seconds as if it were UTC. (time.Date does not
+// define which instant it returns when clocks change.)
 func enters(clock int64, zone *time.Location) time.Time {
 	// No zone is further than 26 hours from UTC, so the clock is past by then.
 	t := time.Unix(clock+26*3600, 0).In(zone)
@@ -138,7 +139,8 @@ func addHours(start time.Time, n int, zone *time.Location) time.Time {
 
 func onHour(t time.Time) bool { return mod(clockOf(t), 3600) == 0 }
 
-// clockOf returns what the clock of t's zone shows, in seconds as if it were UTC.
+// clockOf returns the reading of the clock in t's zone, in seconds as if it were
+// UTC.
 func clockOf(t time.Time) int64 {
 	_, offset := t.Zone()
 	return t.Unix() + int64(offset)

@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must load in containers without a zone database too
+	_ "time/tzdata" // zones must also load in containers without a zone database
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// Problem is one mistake in a configuration and where it is. An error from
+// Problem is one mistake in a configuration and its place. An error from
 // [Ruleset.Provision], [ParseYAML] or [ParseJSON] holds all of them, see
 // [configfile.Problems].
 type Problem = configfile.Problem
@@ -39,8 +39,8 @@ const (
 	maxBase     = 24 * 365
 	minGamma    = 0.01
 	maxGamma    = 10
-	// With it, and the bounds of base and gamma, no sum of any number of hits is
-	// too large for a float64.
+	// This bound, with those of base and gamma, keeps every sum of hits within a
+	// float64.
 	maxWeight = 1e9
 	maxKeep   = 10000
 )
@@ -55,20 +55,20 @@ var (
 )
 
 // Provision fills in defaults, compiles the patterns and validates everything.
-// It must be called once before any other method, and may be called again. Its
-// error joins a [*Problem] for every mistake; the ruleset is not to be used then.
+// Call it once before any other method; calling it again is allowed. Its error
+// joins a [*Problem] for every mistake; do not use the ruleset after an error.
 func (r *Ruleset) Provision() error {
 	var problems problemList
 	seen := make(map[string]int)
 	for i, l := range r.Lists {
 		at := problemList{path: fmt.Sprintf("lists[%d]", i)}
 		if l == nil {
-			problems.addf(at.path, "it is empty: a list has a name at least")
+			problems.addf(at.path, "empty: a list needs a name")
 			continue
 		}
 		l.provision(&at)
 		if first, ok := seen[l.Name]; ok && l.Name != "" {
-			at.addf("name", "lists[%d] has the name %q already", first, l.Name)
+			at.addf("name", "duplicate name %q: lists[%d] has it", l.Name, first)
 		} else {
 			seen[l.Name] = i
 		}
@@ -78,12 +78,12 @@ func (r *Ruleset) Provision() error {
 	for i, l := range r.Limits {
 		at := problemList{path: fmt.Sprintf("limits[%d]", i)}
 		if l == nil {
-			problems.addf(at.path, "it is empty: a limit has a name, by and windows")
+			problems.addf(at.path, "empty: a limit needs name, by and windows")
 			continue
 		}
 		l.provision(&at, r.Lists)
 		if first, ok := names[l.Name]; ok && l.Name != "" {
-			at.addf("name", "limits[%d] has the name %q already", first, l.Name)
+			at.addf("name", "duplicate name %q: limits[%d] has it", l.Name, first)
 		} else {
 			names[l.Name] = i
 		}
@@ -98,7 +98,7 @@ func (r *Ruleset) Provision() error {
 	return errors.Join(problems.errs...)
 }
 
-// provisionQuotas sees to it that a vote can name all the counts it uses up.
+// provisionQuotas checks that a vote can name all quotas that it uses up.
 func (r *Ruleset) provisionQuotas(problems *problemList) {
 	for i, list := range r.Lists {
 		if list == nil || list.Votes == nil {
@@ -135,7 +135,7 @@ func (p *problemList) addf(path, format string, args ...any) {
 
 func (l *List) provision(at *problemList) {
 	if !listName.MatchString(l.Name) {
-		at.addf("name", "%q is not a name: 1 to 64 of a-z, 0-9, - and _", l.Name)
+		at.addf("name", "invalid name %q: use 1 to 64 of a-z, 0-9, - and _", l.Name)
 	}
 	if l.Votes != nil {
 		l.provisionVotes(at)
@@ -195,7 +195,7 @@ func (l *List) provisionResponse(at *problemList) {
 		case s < 100 || s > 599:
 			at.addf(path, "%d is not a status: 100 to 599", s)
 		case slices.Contains(l.Statuses[:i], s):
-			at.addf(path, "%d is there twice", s)
+			at.addf(path, "duplicate %d", s)
 		}
 	}
 
@@ -216,9 +216,9 @@ func (l *List) provisionResponse(at *problemList) {
 		case len(params) > 0:
 			at.addf(path, "%q: leave out the parameters, %q counts with any", t, parsed)
 		case slices.Contains(l.ContentTypes[:i], parsed):
-			at.addf(path, "%q is there twice", t)
+			at.addf(path, "duplicate %q", t)
 		default:
-			l.ContentTypes[i] = parsed // lower case
+			l.ContentTypes[i] = parsed // in lower case
 		}
 	}
 
@@ -237,7 +237,7 @@ func (l *List) provisionZone(at *problemList) {
 	}
 	zone, err := time.LoadLocation(l.Zone)
 	if err != nil || l.Zone == "Local" {
-		// Local would depend on the machine, and edges and aggregators must agree.
+		// Local depends on the machine, and edges and aggregators must agree.
 		at.addf("zone", "%q is not an IANA time zone such as UTC or Europe/Berlin", l.Zone)
 		zone = time.UTC
 	}
@@ -259,8 +259,8 @@ func (w *Weights) validate(at *problemList) {
 	}
 }
 
-// provision fills in and checks what the model uses. What another model uses
-// must be absent: it would have no effect.
+// provision fills in and checks the settings of the model. Settings of another
+// model are errors: they would have no effect.
 func (s *Score) provision(at *problemList) {
 	if s.Model == "" {
 		s.Model = Gravity
@@ -276,7 +276,7 @@ func (s *Score) provision(at *problemList) {
 	rangeOf := func(path string, v *float64, deflt, min, max float64) {
 		switch {
 		case !aged && *v != 0:
-			at.addf(path, "the model %s does not use it: leave it out", s.Model)
+			at.addf(path, "model %s does not use it: remove it", s.Model)
 		case aged && *v == 0:
 			*v = deflt
 		case aged && !(*v >= min && *v <= max): // also refuses NaN
@@ -288,7 +288,7 @@ func (s *Score) provision(at *problemList) {
 
 	switch {
 	case s.Model != HalfLife && s.HalfLife != 0:
-		at.addf("score.half_life", "the model %s does not use it: leave it out", s.Model)
+		at.addf("score.half_life", "model %s does not use it: remove it", s.Model)
 	case s.Model == HalfLife && s.HalfLife == 0:
 		s.HalfLife = DefaultHalfLife
 	case s.Model == HalfLife && (s.HalfLife < minHalfLife || s.HalfLife > maxHalfLife):
@@ -302,13 +302,13 @@ func (s *Score) provision(at *problemList) {
 	case s.Damping != "" && s.Damping != "log":
 		at.addf("score.damping", `%q is not "log"`, s.Damping)
 	case s.Damping != "" && s.Model != Gravity:
-		at.addf("score.damping", "the model %s does not use it: leave it out", s.Model)
+		at.addf("score.damping", "model %s does not use it: remove it", s.Model)
 	}
 }
 
 func (l *List) provisionBoards(at *problemList) {
 	if l.Boards != nil && len(l.Boards) == 0 {
-		at.addf("boards", "name at least one, or leave it out for all of hour, day, week, month and all")
+		at.addf("boards", "empty: name at least one board, or remove it to keep hour, day, week, month and all")
 	}
 	if len(l.Boards) == 0 {
 		l.Boards = slices.Clone(Periods)
@@ -320,7 +320,7 @@ func (l *List) provisionBoards(at *problemList) {
 			at.addf(path, "%q is not one of hour, day, week, month and all", p)
 			valid = false
 		case slices.Contains(l.Boards[:i], p):
-			at.addf(path, "%s is there twice", p)
+			at.addf(path, "duplicate %s", p)
 		}
 	}
 	if valid {
@@ -332,11 +332,11 @@ func (l *List) provisionBoards(at *problemList) {
 		n := l.Keep[p]
 		switch path := "keep." + string(p); {
 		case p == All:
-			at.addf(path, "the board of all time is always kept, and there is one: leave it out")
+			at.addf(path, "the all-time board is always kept: remove it")
 		case !p.Valid():
 			at.addf(path, "%q is not one of hour, day, week and month", p)
 		case valid && !slices.Contains(l.Boards, p):
-			at.addf(path, "boards does not have %s", p)
+			at.addf(path, "boards does not include %s", p)
 		case n < 1 || n > maxKeep:
 			at.addf(path, "%d is not between 1 and %d", n, maxKeep)
 		}

@@ -56,8 +56,8 @@ func toJSON(t testing.TB, v any) string {
 	return string(out)
 }
 
-// A provisioned ruleset can be provisioned again, and can be written as JSON
-// and read again, and stays what it is.
+// A ruleset does not change when it is provisioned again, or written as JSON and
+// read again.
 func TestProvisionIsIdempotent(t *testing.T) {
 	t.Parallel()
 	r := provisioned(t,
@@ -91,21 +91,21 @@ func TestProvisionProblems(t *testing.T) {
 		want string
 	}{
 		{"no name", List{Name: "-", Zone: "x"}, `lists[0].zone: "x" is not an IANA time zone`},
-		{"capital", List{Name: "Articles"}, `lists[0].name: "Articles" is not a name`},
+		{"capital", List{Name: "Articles"}, `lists[0].name: invalid name "Articles"`},
 		{"long name", List{Name: strings.Repeat("a", 65)}, "lists[0].name"},
 		{"dot in name", List{Name: "a.b"}, "lists[0].name"},
-		{"bad pattern", List{Pages: []string{"/ok/{id}", "articles/{id}"}}, `lists[0].pages[1]: pattern "articles/{id}": it does not begin with "/"`},
+		{"bad pattern", List{Pages: []string{"/ok/{id}", "articles/{id}"}}, `lists[0].pages[1]: pattern "articles/{id}": must begin with "/"`},
 		{"pattern without a part", List{Pages: []string{"/about"}}, "lists[0].pages[0]"},
 		{"same pattern", List{Pages: []string{"/a/{id}", "/a/{slug}/"}}, `lists[0].pages[1]: pattern "/a/{slug}/" matches the same paths as "/a/{id}"`},
 		{"no placeholder", List{ID: "id"}, `lists[0].id: "id" is not a placeholder`},
 		{"empty placeholder", List{ID: "{}"}, "lists[0].id"},
 		{"status", List{Statuses: []int{200, 99}}, "lists[0].statuses[1]: 99 is not a status: 100 to 599"},
 		{"status over", List{Statuses: []int{600}}, "lists[0].statuses[0]"},
-		{"status twice", List{Statuses: []int{200, 200}}, "lists[0].statuses[1]: 200 is there twice"},
+		{"status twice", List{Statuses: []int{200, 200}}, "lists[0].statuses[1]: duplicate 200"},
 		{"media type", List{ContentTypes: []string{"html"}}, `lists[0].content_types[0]: "html" is not a media type`},
 		{"media range", List{ContentTypes: []string{"text/*"}}, "lists[0].content_types[0]"},
 		{"media type with parameters", List{ContentTypes: []string{"text/html; charset=utf-8"}}, "leave out the parameters"},
-		{"media type twice", List{ContentTypes: []string{"text/html", "Text/HTML"}}, "twice"},
+		{"media type twice", List{ContentTypes: []string{"text/html", "Text/HTML"}}, "duplicate"},
 		{"header", List{PublishedHeader: "X Published"}, "lists[0].published_header"},
 		{"dedup below", List{Dedup: -1}, "lists[0].dedup: -1ns is not between 1ms and 24h"},
 		{"dedup under a millisecond", List{Dedup: 1000}, "lists[0].dedup"},
@@ -122,20 +122,20 @@ func TestProvisionProblems(t *testing.T) {
 		{"base above", List{Score: Score{Base: 1e6}}, "lists[0].score.base"},
 		{"gamma", List{Score: Score{Gamma: 11}}, "lists[0].score.gamma: 11 is not between 0.01 and 10"},
 		{"gamma that is no number", List{Score: Score{Gamma: math.NaN()}}, "lists[0].score.gamma"},
-		{"gamma for halflife", List{Score: Score{Model: HalfLife, Gamma: 1}}, "lists[0].score.gamma: the model halflife does not use it"},
-		{"half life for gravity", List{Score: Score{HalfLife: Duration(time.Hour)}}, "lists[0].score.half_life: the model gravity does not use it"},
+		{"gamma for halflife", List{Score: Score{Model: HalfLife, Gamma: 1}}, "lists[0].score.gamma: model halflife does not use it"},
+		{"half life for gravity", List{Score: Score{HalfLife: Duration(time.Hour)}}, "lists[0].score.half_life: model gravity does not use it"},
 		{"half life below", List{Score: Score{Model: HalfLife, HalfLife: Duration(time.Second)}}, "lists[0].score.half_life: 1s is not between 1m and 3650d"},
 		{"min views", List{Score: Score{MinViews: -1}}, "lists[0].score.min_views"},
 		{"damping", List{Score: Score{Damping: "ln"}}, `lists[0].score.damping: "ln" is not "log"`},
-		{"damping for count", List{Score: Score{Model: Count, Damping: "log"}}, "lists[0].score.damping: the model count"},
+		{"damping for count", List{Score: Score{Model: Count, Damping: "log"}}, "lists[0].score.damping: model count"},
 		{"board", List{Boards: []Period{Day, "year"}}, `lists[0].boards[1]: "year" is not one of hour`},
-		{"board twice", List{Boards: []Period{Day, Day}}, "lists[0].boards[1]: day is there twice"},
-		{"no boards", List{Boards: []Period{}}, "lists[0].boards: name at least one"},
+		{"board twice", List{Boards: []Period{Day, Day}}, "lists[0].boards[1]: duplicate day"},
+		{"no boards", List{Boards: []Period{}}, "lists[0].boards: empty: name at least one board"},
 		{"keep all", List{Keep: map[Period]int{All: 1}}, "lists[0].keep.all"},
 		{"keep unknown", List{Keep: map[Period]int{"year": 1}}, "lists[0].keep.year"},
 		{"keep none", List{Keep: map[Period]int{Day: 0}}, "lists[0].keep.day: 0 is not between 1 and 10000"},
 		{"keep too many", List{Keep: map[Period]int{Day: 10001}}, "lists[0].keep.day"},
-		{"keep what is no board", List{Boards: []Period{Day}, Keep: map[Period]int{Week: 3}}, "lists[0].keep.week: boards does not have week"},
+		{"keep what is no board", List{Boards: []Period{Day}, Keep: map[Period]int{Week: 3}}, "lists[0].keep.week: boards does not include week"},
 	}
 	for i := range tests {
 		tt := &tests[i]
@@ -150,7 +150,7 @@ func TestProvisionProblems(t *testing.T) {
 	}
 
 	err := (&Ruleset{Lists: []*List{{Name: "a"}, nil, {Name: "a"}}}).Provision()
-	if got, want := err.Error(), "lists[1]: it is empty: a list has a name at least\nlists[2].name: lists[0] has the name \"a\" already"; got != want {
+	if got, want := err.Error(), "lists[1]: empty: a list needs a name\nlists[2].name: duplicate name \"a\": lists[0] has it"; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if err := new(Ruleset).Provision(); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Starts is the beginning of each period that holds one instant, by [Periods].
+// Starts holds the beginning of each period around one instant, by [Periods].
 type Starts [5]time.Time
 
 // Of returns the beginning of the period p.
@@ -18,18 +18,18 @@ func (s *Starts) Of(p Period) time.Time {
 	return time.Time{}
 }
 
-// periodCache remembers the periods of the hour that was last asked for: hits
-// come nearly in order.
+// periodCache remembers the periods of the last hour requested: hits come nearly
+// in order.
 type periodCache struct{ last atomic.Pointer[cachedStarts] }
 
-// cachedStarts holds for the instants from and before to, in milliseconds since
-// the Unix epoch.
+// cachedStarts is valid for the instants from and before to, in milliseconds
+// since the Unix epoch.
 type cachedStarts struct {
 	from, to int64
 	starts   Starts
 }
 
-// Starts returns the beginning of every period that holds the instant ms, in
+// Starts returns the beginning of every period that contains the instant ms, in
 // milliseconds since the Unix epoch, in the list's zone.
 func (l *List) Starts(ms int64) *Starts {
 	if c := l.periods.last.Load(); c != nil && c.from <= ms && ms < c.to {
@@ -40,8 +40,7 @@ func (l *List) Starts(ms int64) *Starts {
 	for i, p := range Periods {
 		c.starts[i] = p.Start(t, l.zone)
 	}
-	// No period ends within an hour but the hour and the day: weeks and months
-	// begin with a day.
+	// Only hours and days end within an hour: weeks and months begin with a day.
 	hour, day := c.starts.Of(Hour), c.starts.Of(Day)
 	c.from = max(hour.UnixMilli(), day.UnixMilli())
 	c.to = min(Hour.Add(hour, 1, l.zone).UnixMilli(), Day.Add(day, 1, l.zone).UnixMilli())

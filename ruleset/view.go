@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// check returns the reason why a request cannot be a view, by its method and
-// headers alone, or nothing.
+// check returns the reason why a request cannot be a view, from its method and
+// headers alone, or an empty reason.
 //
-// A document is told by Sec-Fetch-Dest, which every current browser sends over
-// HTTPS: only "document" counts. A page in a frame, iframe, embed or object is
-// part of the page around it. Where the header is absent (old browsers, plain
-// HTTP), Accept must name HTML, which a bare "*/*" does not, and the request
-// must not carry the mark of a script's data fetch. Pages that a script fetches
-// on the visitor's behalf (Turbo Drive, pjax, a service worker) are "empty" to
-// the browser; the page's own script reports those. Where a log has neither
-// Sec-Fetch-Dest nor Accept, page patterns alone keep images and style sheets out.
+// Every current browser sends Sec-Fetch-Dest over HTTPS: only "document" counts.
+// A page in a frame, iframe, embed or object is part of the page around it. If
+// the header is absent (old browsers, plain HTTP), Accept must name HTML, which a
+// bare "*/*" does not, and the request must not carry the mark of a script's data
+// fetch. Pages that a script fetches on the visitor's behalf (Turbo Drive, pjax,
+// a service worker) are "empty" to the browser; the page's own script reports
+// those. For logs with neither Sec-Fetch-Dest nor Accept, page patterns alone
+// exclude images and style sheets.
 //
-// A beacon is no document, but a page that is prefetched or prerendered can send
-// one before anybody has seen it.
+// A beacon is not a document, but a prefetched or prerendered page can send one
+// before anybody has seen it.
 func (q *Request) check() Reason {
 	h := q.Header
 	if q.Kind == BeaconRequest {
@@ -43,16 +43,15 @@ func (q *Request) check() Reason {
 	return ""
 }
 
-// optedOut reports whether a visitor asks not to be counted, by Global Privacy
-// Control or Do Not Track.
+// optedOut reports whether a visitor opts out by Global Privacy Control or Do Not
+// Track.
 func optedOut(h http.Header) bool {
 	return isOne(h["Sec-Gpc"]) || isOne(h["Dnt"])
 }
 
 func isOne(values []string) bool { return len(values) > 0 && values[0] == "1" }
 
-// purposeHeaders are headers whose value says that nobody has asked to see the
-// page yet.
+// purposeHeaders are headers whose value marks a speculative request.
 var purposeHeaders = [...]string{
 	"Sec-Purpose",   // Fetch standard and its prerendering extension: "prefetch", "prefetch;prerender", "prefetch;anonymous-client-ip"
 	"Purpose",       // Chrome's and Safari's older name: "prefetch", "prerender", "preview"; Next.js sends it too
@@ -61,16 +60,16 @@ var purposeHeaders = [...]string{
 	"X-Sec-Purpose", // Turbo 8 (link_prefetch_observer.js): scripts cannot set Sec-*
 }
 
-// presentHeaders are headers that frameworks set on a prefetch, whatever the value.
+// presentHeaders are headers that frameworks set on a prefetch, with any value.
 var presentHeaders = [...]string{
 	"Next-Router-Prefetch",         // Next.js App Router (app-router-headers.ts)
 	"Next-Router-Segment-Prefetch", // Next.js, prefetch of one segment
 	"X-Middleware-Prefetch",        // Next.js Pages Router
 }
 
-// Preloads of instant.page, quicklink, Nuxt, Astro and SvelteKit are either
-// <link rel=prefetch> or speculation rules, which the browser marks with
-// Sec-Purpose, or fetches for data, which are not documents.
+// instant.page, quicklink, Nuxt, Astro and SvelteKit preload either with <link
+// rel=prefetch> or speculation rules, which the browser marks with Sec-Purpose,
+// or with data fetches, which are not documents.
 
 func speculative(h http.Header) bool {
 	for _, name := range purposeHeaders {
@@ -93,8 +92,8 @@ func document(h http.Header, logged bool) bool {
 		return len(dest) == 1 && strings.EqualFold(dest[0], "document")
 	}
 	// React server components, Turbo frames and htmx fragments are parts of a
-	// page. X-Requested-With needs its value: Android's WebView puts the app's
-	// name there on real visits.
+	// page. For X-Requested-With the value matters: Android's WebView sends the
+	// app's name on real visits.
 	if len(h["Rsc"]) > 0 || len(h["Turbo-Frame"]) > 0 || len(h["Hx-Request"]) > 0 {
 		return false
 	}
@@ -114,7 +113,7 @@ func document(h http.Header, logged bool) bool {
 }
 
 // acceptsHTML reports whether an Accept header names HTML as one of its media
-// ranges. Its quality is not looked at: nobody sends a page type to refuse it.
+// ranges. It ignores the quality: no client names a page type to refuse it.
 func acceptsHTML(v string) bool {
 	for v != "" {
 		var item string
@@ -131,8 +130,7 @@ func isHTML(mediaType string) bool {
 	return strings.EqualFold(mediaType, "text/html") || strings.EqualFold(mediaType, "application/xhtml+xml")
 }
 
-// containsFold reports whether s contains the lower-case ASCII word, in any
-// case.
+// containsFold reports whether s contains the lower-case ASCII word, in any case.
 func containsFold(s, word string) bool {
 	for i := 0; i+len(word) <= len(s); i++ {
 		if strings.EqualFold(s[i:i+len(word)], word) {
@@ -142,13 +140,14 @@ func containsFold(s, word string) bool {
 	return false
 }
 
-// checkResponse returns the reason why a response makes a request no view, or
-// nothing. The header must have canonical keys; nil means that it is not known, as
-// in most logs, and only the status is judged.
+// checkResponse returns the reason why a response rules out a view, or an empty
+// reason. The header must have canonical keys. A nil header means that the
+// headers are unknown, as in most logs; checkResponse then judges the status
+// alone.
 //
 // A 304 has no Content-Type and counts: the visitor did come back to the page.
-// Any other response must say that it is HTML, or whatever the list counts. One
-// that says nothing is not counted: "*" in the list's ContentTypes counts it.
+// Any other response must declare HTML, or another type that the list counts. A
+// response without a type counts only if the list's ContentTypes has "*".
 func (l *List) checkResponse(status int, h http.Header) Reason {
 	if !l.countsStatus(status) {
 		return Status
@@ -195,9 +194,9 @@ func (l *List) countsType(v string) bool {
 	return false
 }
 
-// Published returns the item's publish time that a response names in the list's
-// PublishedHeader, in UTC. It is zero when there is none, when it is neither an
-// RFC 3339 nor an HTTP date, and when it is not in the years 1970 to 9999.
+// Published returns the item's publish time from the response header that the
+// list's PublishedHeader names, in UTC. It is zero if the header is missing, is
+// neither an RFC 3339 nor an HTTP date, or is outside the years 1970 to 9999.
 func (l *List) Published(h http.Header) time.Time {
 	values := h[l.PublishedHeader]
 	if len(values) == 0 {

@@ -11,7 +11,7 @@ const (
 	firefoxAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 )
 
-// header makes a header of keys and values.
+// header returns a header with the given keys and values.
 func header(kv ...string) http.Header {
 	h := make(http.Header)
 	for i := 0; i < len(kv); i += 2 {
@@ -113,8 +113,7 @@ func TestJudgeHeaders(t *testing.T) {
 	}
 }
 
-// Headers are looked up by their canonical keys; a name written otherwise would
-// never be found.
+// Lookups use canonical keys; a name in another spelling would never match.
 func TestHeaderNamesAreCanonical(t *testing.T) {
 	t.Parallel()
 	names := append([]string{"Caddy-Push", "Range", "Sec-Fetch-Dest", "Rsc", "Turbo-Frame", "Hx-Request", "X-Requested-With", "Accept", "Content-Range", "Content-Type"}, purposeHeaders[:]...)

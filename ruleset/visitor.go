@@ -6,19 +6,19 @@ import (
 	"net/netip"
 )
 
-// maxUserAgent is how much of a User-Agent tells visitors apart, in bytes. It
-// bounds the work that one request can cause.
+// maxUserAgent is the number of bytes of a User-Agent that distinguish visitors.
+// It bounds the work that one request can cause.
 const maxUserAgent = 1024
 
-// Visitor returns the pseudonymous identity of a client on one day: the first 8
-// bytes of HMAC-SHA256, keyed with the day's salt, over the address and the
-// first 1024 bytes of the User-Agent. Without the salt nobody can get from the
-// identity back to the address, not even by trying all addresses, so salts are
-// random, of 16 bytes or more, and forgotten.
+// Visitor returns the pseudonym of a client on one day: the first 8 bytes of
+// HMAC-SHA256, keyed with the day's secret, over the address and the first 1024
+// bytes of the User-Agent. Without the secret nobody can recover the address from
+// the pseudonym, not even by trying all addresses. So secrets must be random, at
+// least 16 bytes long, and forgotten after use.
 //
-// An IPv6 address is reduced to its /64 first, which is what one household has;
-// an IPv4 address in IPv6 form is the IPv4 address.
-func Visitor(salt []byte, ip netip.Addr, userAgent string) uint64 {
+// Visitor reduces an IPv6 address to its /64 first, the usual prefix of one
+// household. An IPv4 address in IPv6 form is the IPv4 address.
+func Visitor(secret []byte, ip netip.Addr, userAgent string) uint64 {
 	ip = ip.Unmap()
 	if ip.Is6() {
 		// Prefix fails only for more bits than an address has.
@@ -29,14 +29,14 @@ func Visitor(salt []byte, ip netip.Addr, userAgent string) uint64 {
 		userAgent = userAgent[:maxUserAgent]
 	}
 
-	// HMAC by its definition (RFC 2104), in two one-shot sums over buffers on
-	// the stack: crypto/hmac allocates its state for each message.
+	// HMAC by its definition (RFC 2104), in two one-shot sums over buffers on the
+	// stack: crypto/hmac allocates its state for each message.
 	var key [sha256.BlockSize]byte
-	if len(salt) > len(key) {
-		sum := sha256.Sum256(salt)
+	if len(secret) > len(key) {
+		sum := sha256.Sum256(secret)
 		copy(key[:], sum[:])
 	} else {
-		copy(key[:], salt)
+		copy(key[:], secret)
 	}
 	var inner [sha256.BlockSize + 16 + 1 + maxUserAgent]byte
 	var outer [sha256.BlockSize + sha256.Size]byte

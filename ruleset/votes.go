@@ -8,22 +8,21 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Votes makes a list one of options that are voted for, instead of pages that are
-// viewed.
+// Votes makes a list a poll: people vote for options instead of viewing pages.
 type Votes struct {
-	// Options are the ids that can be voted for. ["*"] takes any.
+	// Options are the ids of the options. ["*"] accepts any id.
 	Options []string `json:"options"`
-	// Opens and Closes are when the poll begins and ends, as RFC 3339 times.
-	// Default: it always was and always will be open.
+	// Opens and Closes are the beginning and end of the poll, as RFC 3339 times.
+	// Default: the poll is always open.
 	Opens  time.Time `json:"opens,omitzero"`
 	Closes time.Time `json:"closes,omitzero"`
-	// RequireUser refuses votes of whom the site does not know.
+	// RequireUser refuses votes without a user known to the site.
 	RequireUser bool `json:"require_user,omitempty"`
 
 	any bool
 }
 
-// Kind returns the kind of hit that the list counts.
+// Kind returns the kind of hits that the list counts.
 func (l *List) Kind() hit.Kind {
 	if l.Votes != nil {
 		return hit.Vote
@@ -31,8 +30,8 @@ func (l *List) Kind() hit.Kind {
 	return hit.View
 }
 
-// CheckVote judges a vote for an option at a time: an empty Reason means that
-// nothing speaks against it so far. The list is one of votes.
+// CheckVote judges a vote for an option at a time. An empty Reason means that no
+// rule refuses it so far. The list must be a poll.
 func (l *List) CheckVote(option string, at time.Time) Reason {
 	v := l.Votes
 	switch {
@@ -46,8 +45,8 @@ func (l *List) CheckVote(option string, at time.Time) Reason {
 	return ""
 }
 
-// provisionVotes checks the votes of a list. What only makes sense for views must
-// be absent: it would have no effect.
+// provisionVotes checks a poll. Settings that only make sense for views are
+// errors: they would have no effect.
 func (l *List) provisionVotes(at *problemList) {
 	v := l.Votes
 	for _, f := range []struct {
@@ -58,11 +57,11 @@ func (l *List) provisionVotes(at *problemList) {
 		{"content_types", len(l.ContentTypes) > 0}, {"published_header", l.PublishedHeader != ""},
 	} {
 		if f.set {
-			at.addf(f.path, "a list of votes has no pages: leave it out")
+			at.addf(f.path, "a poll has no pages: remove it")
 		}
 	}
 	if len(v.Options) == 0 {
-		at.addf("votes.options", `name what can be voted for, or "*" for anything`)
+		at.addf("votes.options", `missing: name the options, or "*" to accept any`)
 	}
 	v.any = slices.Equal(v.Options, []string{"*"})
 	for i, option := range v.Options {
@@ -71,9 +70,9 @@ func (l *List) provisionVotes(at *problemList) {
 		case err != nil:
 			at.addf(path, "%.80q: %v", option, err)
 		case option == "*" && !v.any:
-			at.addf(path, `"*" takes anything: name it alone`)
+			at.addf(path, `"*" accepts any option: use it alone`)
 		case slices.Contains(v.Options[:i], option):
-			at.addf(path, "%q is there twice", option)
+			at.addf(path, "duplicate %q", option)
 		}
 	}
 	if !v.Closes.IsZero() && !v.Closes.After(v.Opens) {

@@ -26,7 +26,7 @@ func TestVotesDefaults(t *testing.T) {
 	}
 	set := provisioned(t, &List{Name: "poll", Votes: &Votes{Options: []string{"*"}}, Score: Score{Model: Gravity}, Dedup: Duration(time.Hour)}).Lists[0]
 	if set.Score.Model != Gravity || set.Score.Base != 2 || set.Dedup != Duration(time.Hour) {
-		t.Errorf("what was set did not stay: %s", toJSON(t, set))
+		t.Errorf("defaults replaced explicit settings: %s", toJSON(t, set))
 	}
 }
 
@@ -60,7 +60,8 @@ func TestCheckVote(t *testing.T) {
 	}
 }
 
-// A list that took anything and is provisioned again with options takes those.
+// A poll that accepted any option, provisioned again with options, accepts only
+// those.
 func TestVotesCanBeProvisionedAgain(t *testing.T) {
 	t.Parallel()
 	r := provisioned(t, &List{Name: "poll", Votes: &Votes{Options: []string{"*"}}})

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// SetDefaults sets both weights. It is called before a configuration is read
-// into w, because 0 is a weight that one can ask for.
+// SetDefaults sets both weights before a configuration is read into w, because 0
+// is a valid weight.
 func (w *Weights) SetDefaults() { *w = Weights{PV: 1, UV: 2} }
 
 // UnmarshalJSON implements [json.Unmarshaler]. It refuses unknown keys.

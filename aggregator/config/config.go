@@ -253,7 +253,7 @@ func (c *Config) validate() error {
 	case c.Rules != nil:
 		errs = append(errs, configfile.Under("rules", c.Rules.Provision()))
 		if len(c.Rules.Lists) == 0 {
-			bad("rules.lists", "there is no list: nothing would be counted")
+			bad("rules.lists", "no lists: nothing would be counted")
 		}
 	}
 	return errors.Join(errs...)

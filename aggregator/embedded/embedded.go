@@ -1,11 +1,11 @@
 // Package embedded is a whole Hotboard backend in one process and one directory:
 // a NATS server for the log, a SQLite store for the counts, and the aggregator
-// between them. It is what a site runs that needs one machine only; an import
-// into such a site uses it too.
+// between them. A site on a single machine needs nothing else. Imports into such
+// a site use it too.
 //
 // The aggregator and the connections live as long as the backend. The server and
-// the store's file come and go under them: whatever is wrong with the directory,
-// [Start] returns a backend, which goes on by itself when it can.
+// the store's file can stop and restart: [Start] returns a backend even if the
+// directory has a fault, and the backend recovers by itself when it can.
 package embedded
 
 import (
@@ -30,27 +30,27 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Shards is how many shards the log of an embedded backend has. One SQLite file
-// has one writer: more would not be faster.
+// Shards is the number of shards in the log of an embedded backend. A SQLite file
+// allows one writer: more shards would not be faster.
 const Shards = 1
 
-// DefaultLogBytes is how large the log may become unless Options say otherwise.
+// DefaultLogBytes is the default of Options.LogBytes.
 const DefaultLogBytes = 1 << 30
 
-// Options say where an embedded backend lives and what it does.
+// Options configures an embedded backend.
 type Options struct {
-	// Dir holds everything. It is created when there is none.
+	// Dir holds all files. Open and Start create it if necessary.
 	Dir string
-	// Rules are the rules to begin with. Default, of Open alone: those that were in
-	// force last in Dir.
+	// Rules are the initial rules. Default, of Open alone: the last rules in
+	// force in Dir.
 	Rules *ruleset.Ruleset
-	// LogBytes is how large the log may become. Default: DefaultLogBytes.
+	// LogBytes is the maximum size of the log. Default: DefaultLogBytes.
 	LogBytes int64
-	// Slice is how long an answer of the reading API holds. Default: 1 s.
+	// Slice is how long an answer of the reading API stays valid. Default: 1 s.
 	Slice time.Duration
-	// Logger gets what an operator should know. Default: slog.Default().
+	// Logger receives log messages for the operator. Default: slog.Default().
 	Logger *slog.Logger
-	// Registry gets the metrics. Default: a new one.
+	// Registry receives the metrics. Default: a new one.
 	Registry *prometheus.Registry
 	// Now is the clock of the boards. Default: time.Now.
 	Now func() time.Time
@@ -63,8 +63,8 @@ type Embedded struct {
 	faults *faults.Registry
 	store  *sqlitestore.Store
 	broker *broker
-	conn   *nats.Conn                // of whoever embeds
-	own    atomic.Pointer[nats.Conn] // of the app
+	conn   *nats.Conn                // for the embedding process
+	own    atomic.Pointer[nats.Conn] // for the aggregator
 	app    *app.App
 
 	stop  context.CancelFunc
@@ -73,8 +73,8 @@ type Embedded struct {
 	files files
 }
 
-// Open starts a backend, or fails: when another process uses the directory, or
-// when something in it cannot be used. ctx bounds the start only.
+// Open starts a backend. It fails if another process uses the directory, or if a
+// file in it is unusable. ctx bounds the start only.
 func Open(ctx context.Context, o Options) (*Embedded, error) {
 	if o.Rules == nil && o.Dir != "" {
 		var err error
@@ -96,13 +96,12 @@ func Open(ctx context.Context, o Options) (*Embedded, error) {
 	return e, nil
 }
 
-// startWait is how long Start waits for a backend in good health, so that a site
-// is ready when it begins to serve.
+// startWait is how long Start waits for a healthy backend, so that a site is
+// ready when it begins to serve.
 const startWait = 2 * time.Second
 
-// Start starts a backend whatever is wrong with its directory: what cannot be
-// opened is a fault, and is tried again until Close. It fails when the rules have
-// mistakes.
+// Start starts a backend even if its directory has a fault: the backend raises
+// the fault and tries again until Close. Start fails if the rules have mistakes.
 func Start(o Options) (*Embedded, error) {
 	e, err := prepare(o)
 	if err != nil {
@@ -122,7 +121,8 @@ func Start(o Options) (*Embedded, error) {
 	return e, nil
 }
 
-// prepare makes the parts of a backend, and touches nothing.
+// For shard 0: the aggregator sets the fault of the whole from the reports of
+// edges.
 func prepare(o Options) (*Embedded, error) {
 	if o.Dir == "" {
 		return nil, errors.New("an embedded backend needs a directory")
@@ -144,8 +144,8 @@ func prepare(o Options) (*Embedded, error) {
 	}, nil
 }
 
-// begin connects, and starts the aggregator. Neither the server nor the store has
-// to be there yet.
+// begin connects and starts the aggregator. The server and the store may start
+// later.
 func (e *Embedded) begin(ctx context.Context, o Options) error {
 	own, err := e.broker.connect("hotboard aggregator")
 	if err != nil {
@@ -172,15 +172,15 @@ func (e *Embedded) begin(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Conn returns a connection to the broker, inside the process. It ends with the
-// backend, and comes back by itself when the broker was away.
+// Conn returns a connection to the broker inside the process. It closes with the
+// backend, and reconnects by itself after an outage of the broker.
 func (e *Embedded) Conn() *nats.Conn { return e.conn }
 
-// Handler serves what the aggregator's own listener would: the reading API,
+// Handler serves the paths of the aggregator's own listener: the reading API,
 // health and metrics.
 func (e *Embedded) Handler() http.Handler { return e.app.Handler() }
 
-// Faults returns what is wrong now.
+// Faults returns the current faults.
 func (e *Embedded) Faults(ctx context.Context) []faults.Fault { return e.app.Faults(ctx) }
 
 // Registry returns the metrics.
@@ -189,8 +189,8 @@ func (e *Embedded) Registry() *prometheus.Registry { return e.app.Registry() }
 // Rules returns the rules in force.
 func (e *Embedded) Rules() *ruleset.Ruleset { return e.app.Rules() }
 
-// Reload puts rules in force. Rules with a mistake are refused as a whole, and
-// the old ones stay.
+// Reload puts rules in force. It refuses rules with a mistake as a whole and
+// keeps the old ones.
 func (e *Embedded) Reload(r *ruleset.Ruleset) error {
 	if err := e.app.Reload(r); err != nil {
 		return err
@@ -200,11 +200,11 @@ func (e *Embedded) Reload(r *ruleset.Ruleset) error {
 	return nil
 }
 
-// closeTimeout is how long Close waits for what is being counted.
+// closeTimeout is how long Close waits for the aggregator to finish counting.
 const closeTimeout = 15 * time.Second
 
-// Close stops the aggregator, then the broker, and gives the directory free.
-// What was accepted and is not counted yet is counted after the next Open.
+// Close stops the aggregator, then the broker, and releases the directory. The
+// next Open counts hits that were accepted but not applied.
 func (e *Embedded) Close() error {
 	if e.stop != nil {
 		e.stop()

@@ -71,7 +71,7 @@ func edge(t *testing.T, nc *nats.Conn, id string) *brokertest.Edge {
 	return brokertest.NewEdge(t, js, id, Shards)
 }
 
-// views returns how many are counted, or -1 while the counts cannot be read.
+// views returns the number of counted views, or -1 if the counts are unreadable.
 func views(t *testing.T, e *Embedded) int64 {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -218,7 +218,7 @@ func countUntilKilled(dir string, out io.Writer) error {
 	if err := json.Unmarshal(msg.Data, &applied); err != nil {
 		return err
 	}
-	// As an edge does that has lost nothing: all that is not counted is sent again.
+	// Like an edge that has lost nothing, send again all batches that are not applied.
 	for seq := applied.Shards[0] + 1; ; seq++ {
 		data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{brokertest.View("articles", "x", seq, time.Now())}})
 		if err != nil {
@@ -274,7 +274,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 	}
 	e := open(t, options(dir, "articles"))
-	// The last batch may be in the log though nobody was told.
+	// The log may contain the last batch although its acknowledgement was lost.
 	brokertest.Eventually(t, func() string {
 		if n := uint64(views(t, e)); n != acked && n != acked+1 {
 			return fmt.Sprintf("%d views are counted, %d were accepted", n, acked)

@@ -23,8 +23,8 @@ const (
 )
 
 // URL returns the URL, with its token, of the broker of the backend that runs in
-// dir. It returns [os.ErrNotExist] when none runs, and may return the URL of one
-// that has crashed.
+// dir. It returns [os.ErrNotExist] if none runs, and may return a stale URL after
+// a crash.
 func URL(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if err != nil {
@@ -33,12 +33,12 @@ func URL(dir string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// LoadRules returns the rules that were in force last in dir.
+// LoadRules returns the last rules in force in dir.
 func LoadRules(dir string) (*ruleset.Ruleset, error) {
 	path := filepath.Join(dir, rulesFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there are no rules in %s yet: start the site once, or give a rules file", dir)
+		return nil, fmt.Errorf("no rules in %s yet: start the site once, or pass a rules file", dir)
 	}
 	if err != nil {
 		return nil, err
@@ -50,22 +50,23 @@ func LoadRules(dir string) (*ruleset.Ruleset, error) {
 	return r, nil
 }
 
-// files are those that others read: the rules in force, and where the broker is.
-// Only an import needs them, so that failing to write one is no fault.
+// files writes the files for other processes: the rules in force, and the
+// broker's URL. Only an import needs them, so a failure to write one is not a
+// fault.
 type files struct {
 	rules atomic.Pointer[ruleset.Ruleset]
 
 	mu     sync.Mutex
 	wrote  map[string]string // by name
-	failed bool              // the log has it
+	failed bool              // already logged
 }
 
-// saveFiles writes those files that are not as they should be.
+// saveFiles writes the files whose content has changed.
 func (e *Embedded) saveFiles() {
 	e.files.mu.Lock()
 	defer e.files.mu.Unlock()
 	if !e.store.Locked() {
-		return // the directory is not ours
+		return // another process may own the directory
 	}
 	var errs []error
 	if u := e.broker.url(); u != "" {
@@ -80,7 +81,7 @@ func (e *Embedded) saveFiles() {
 	}
 	err := errors.Join(errs...)
 	if err != nil && !e.files.failed {
-		e.log.Error("a file that an import reads cannot be written; trying again", "error", err)
+		e.log.Error("cannot write a file for imports; trying again", "error", err)
 	}
 	e.files.failed = err != nil
 }
@@ -99,7 +100,7 @@ func (f *files) write(dir, name, text string) error {
 	return nil
 }
 
-// removeURL removes the URL of a broker that runs no more.
+// removeURL removes the URL of a broker that has stopped.
 func (e *Embedded) removeURL() {
 	e.files.mu.Lock()
 	defer e.files.mu.Unlock()
@@ -108,6 +109,6 @@ func (e *Embedded) removeURL() {
 	}
 	delete(e.files.wrote, urlFile)
 	if err := os.Remove(filepath.Join(e.dir, urlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		e.log.Warn("the file with the broker's URL stays behind; it does no harm", "error", err)
+		e.log.Warn("cannot remove the file with the broker's URL; it does no harm", "error", err)
 	}
 }

@@ -23,20 +23,22 @@ import (
 )
 
 const (
-	// startTimeout is how long the NATS server may take: it reads the log's index,
-	// which takes seconds for a large log after a crash.
+	// startTimeout is how long the NATS server may take to start: reading the
+	// index of a large log takes seconds after a crash.
 	startTimeout = time.Minute
 	readyPoll    = 100 * time.Millisecond
-	// roomBeside is what JetStream may keep beside the log and the messages that
-	// cannot be read: the salts, and what becomes of all of them on disk.
+	// roomBeside is the space that JetStream may use for everything but the log
+	// and the unreadable messages: the secrets, and the overhead of all streams
+	// on disk.
 	roomBeside = 64 << 20
 	memory     = 32 << 20 // for the state of consumers
-	// reconnectDelay is short, because a try costs nothing: it is in this process.
+	// reconnectDelay is short, because an attempt inside the process costs
+	// nothing.
 	reconnectDelay = 50 * time.Millisecond
 )
 
-// broker is the NATS server, which comes and goes. Connections to it, and the
-// token that they use, live as long as the broker.
+// broker is the NATS server, which can stop and restart. Connections to it, and
+// their token, live as long as the broker.
 type broker struct {
 	dir      string
 	token    string
@@ -56,7 +58,7 @@ func (b *broker) InProcessConn() (net.Conn, error) {
 	return nil, errors.New("the embedded NATS server is not running")
 }
 
-// connect returns a connection that is there whenever the server is.
+// connect returns a connection that reconnects whenever the server runs.
 func (b *broker) connect(name string) (*nats.Conn, error) {
 	options := append(app.ConnectOptions(name, b.log), nats.InProcessServer(b), nats.Token(b.token),
 		nats.CustomReconnectDelay(func(int) time.Duration { return reconnectDelay }))
@@ -67,8 +69,8 @@ func (b *broker) connect(name string) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// url returns where other processes reach the server, with its token; "" while it
-// does not run.
+// url returns the server's URL for other processes, with its token, or "" while
+// the server is down.
 func (b *broker) url() string {
 	ns := b.running.Load()
 	if ns == nil {
@@ -78,12 +80,12 @@ func (b *broker) url() string {
 	return u.String()
 }
 
-// errSlow is not a sign of damage.
-var errSlow = fmt.Errorf("it is not ready after %s", startTimeout)
+// errSlow does not indicate damage.
+var errSlow = fmt.Errorf("not ready after %s", startTimeout)
 
 // start starts a NATS server with JetStream in this process. It also listens on a
-// free port of the loopback interface, for an import; the token keeps others on
-// the machine out.
+// free port of the loopback interface, for imports. The token keeps other users
+// of the machine out.
 func (b *broker) start() error {
 	ns, err := server.NewServer(&server.Options{
 		ServerName:         "hotboard",
@@ -95,7 +97,7 @@ func (b *broker) start() error {
 		StoreDir:           b.dir,
 		JetStreamMaxStore:  b.logBytes + ingest.MaxPoisonBytes + roomBeside,
 		JetStreamMaxMemory: memory,
-		// A power cut must not take back what an edge was told is stored.
+		// A power cut must not lose messages that the broker has acknowledged.
 		SyncAlways:             true,
 		DisableJetStreamBanner: true,
 	})
@@ -124,23 +126,24 @@ func (b *broker) shutdown() {
 	}
 }
 
-// Troubles of a server that runs.
+// Errors of a running server.
 var (
-	// errUnrecovered: the files of a stream are there, but not the stream.
+	// errUnrecovered: the files of a stream exist, but the server could not load
+	// it.
 	errUnrecovered = errors.New("a stream cannot be read")
-	// errRefuses: JetStream keeps an error of writing until it is started again.
-	errRefuses = errors.New("the log stores nothing")
+	// errRefuses: after a write error JetStream refuses messages until a restart.
+	errRefuses = errors.New("the log refuses messages")
 )
 
-// health returns errUnrecovered or errRefuses, with the cause, or nil. It asks the
-// server for its own verdict, which costs a look at a directory.
+// health returns errUnrecovered or errRefuses, with the cause, or nil. It runs
+// the server's own health check, which only reads a directory.
 func (b *broker) health() error {
 	ns := b.running.Load()
 	w := httptest.NewRecorder()
 	ns.HandleHealthz(w, httptest.NewRequest(http.MethodGet, "/healthz?details=true", nil))
 	var status server.HealthStatus
 	if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil {
-		return nil // it answers other questions than the one that matters
+		return nil // the check failed for an unrelated reason
 	}
 	for _, e := range status.Errors {
 		switch {
@@ -163,12 +166,12 @@ type serverLog struct {
 
 var _ server.Logger = (*serverLog)(nil)
 
-// Noticef logs what NATS says in good health, which nobody asked for here.
+// Noticef drops routine notices of NATS.
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(message(format, v)) }
 
 // Warnf implements [server.Logger].
 func (l *serverLog) Warnf(format string, v ...any) {
-	if strings.HasPrefix(format, "Healthcheck failed") { // broker.health asked, each second
+	if strings.HasPrefix(format, "Healthcheck failed") { // from broker.health, every second
 		l.log.Debug(message(format, v))
 		return
 	}
@@ -184,7 +187,8 @@ func (l *serverLog) Debugf(format string, v ...any) { l.log.Debug(message(format
 // Tracef implements [server.Logger].
 func (l *serverLog) Tracef(string, ...any) {}
 
-// Fatalf notes why the server cannot start; it goes on to fail by itself.
+// Fatalf keeps the reason why the server cannot start; the start then fails by
+// itself.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.log.Error(message(format, v))
 	l.mu.Lock()
@@ -192,7 +196,7 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 	l.fatal = errors.New(message(format, v))
 }
 
-// failed returns why the server has not started, or nil.
+// failed returns the reason why the server has not started, or nil.
 func (l *serverLog) failed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,37 +15,37 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// How the backend is kept up.
+// Limits of the supervision.
 const (
-	checkEvery = time.Second // between two looks at what runs
+	checkEvery = time.Second // interval between checks
 	retryMin   = 100 * time.Millisecond
 	retryMax   = 5 * time.Second
-	askTimeout = time.Second // of a question to the server in this process
-	// roomNeeded is how much has to fit on the disk before the server is started: on
-	// one that is full it would not get far.
+	askTimeout = time.Second // for a request to the server in this process
+	// roomNeeded is the free disk space needed to start the server, which cannot
+	// work on a full disk.
 	roomNeeded = 1 << 20
-	// maxAside is how many damaged copies of a file are kept. A disk that damages
-	// more than that is not worth rebuilding on, and would be full of them.
+	// maxAside is the largest number of damaged copies to keep. A disk that
+	// damages more files needs replacing, and copies would fill it up.
 	maxAside = 4
 )
 
-// keeper is what keepUp has to remember.
+// keeper is the state of keepUp.
 type keeper struct {
-	refused bool   // the log stores nothing, and that is a fault
-	tidied  bool   // the directory
-	check   bool   // a file that is opened, for damage
-	since   string // how far back the log went when the counts were damaged
+	refused bool   // the log refuses messages, and the fault is set
+	tidied  bool   // keepUp has tidied the directory
+	check   bool   // check a file for damage after opening it
+	since   string // age of the log when the counts were damaged
 }
 
-// supervise keeps the backend up until ctx ends. It closes tried after its first
-// try.
+// supervise keeps the backend running until ctx ends. It closes tried after its
+// first attempt.
 func (e *Embedded) supervise(ctx context.Context, tried chan<- struct{}) {
 	backoff := retryMin
 	e.up.check = true
 	for {
 		wait := checkEvery
 		if err := e.keepUp(ctx); err != nil && ctx.Err() == nil {
-			e.faults.Set(faults.BackendAway, faults.Whole, fmt.Sprintf("the data directory %s cannot be used: %v", e.dir, err))
+			e.faults.Set(faults.BackendAway, faults.Whole, fmt.Sprintf("cannot use the data directory %s: %v", e.dir, err))
 			wait, backoff = backoff, min(2*backoff, retryMax)
 		} else {
 			e.faults.Clear(faults.BackendAway, faults.Whole)
@@ -63,8 +63,8 @@ func (e *Embedded) supervise(ctx context.Context, tried chan<- struct{}) {
 	}
 }
 
-// keepUp opens what is not open, and replaces what cannot be used any more. It
-// returns what stands in the way.
+// keepUp opens the store, starts the server, and replaces damaged files. It
+// returns the obstacles.
 func (e *Embedded) keepUp(ctx context.Context) error {
 	if e.store.CloseIfRemoved() {
 		e.log.Error("somebody has removed the counts while they are in use: counting begins anew with what the log still has", "file", filepath.Join(e.dir, countsFile))
@@ -76,11 +76,11 @@ func (e *Embedded) keepUp(ctx context.Context) error {
 	}
 	errStore := e.keepStore(ctx)
 	if !e.store.Locked() {
-		return errStore // what is in the directory may be another process's
+		return errStore // another process may own the files in the directory
 	}
 	if !e.up.tidied {
 		if err := datadir.Tidy(e.dir); err != nil {
-			e.log.Warn("files that a crash has left behind stay; they do no harm", "error", err)
+			e.log.Warn("cannot remove leftover files of a crash; they do no harm", "error", err)
 		}
 		e.up.tidied = true
 	}
@@ -90,8 +90,8 @@ func (e *Embedded) keepUp(ctx context.Context) error {
 	return errors.Join(errStore, errServer)
 }
 
-// keepStore opens the counts. A damaged file is moved aside, and what it held is
-// counted again from the log.
+// keepStore opens the counts. It moves a damaged file aside; the aggregator then
+// counts its hits again from the log.
 func (e *Embedded) keepStore(ctx context.Context) error {
 	if damage := e.store.Damage(); damage != nil {
 		if err := e.setAside(e.store.SetAside, countsFile, damage); err != nil {
@@ -108,14 +108,14 @@ func (e *Embedded) keepStore(ctx context.Context) error {
 	e.tasks.Go(func() {
 		err := e.store.Check(ctx)
 		if err != nil && ctx.Err() == nil && e.store.Damage() == nil {
-			e.log.Warn("the counts could not be checked for damage", "error", err)
+			e.log.Warn("cannot check the counts for damage", "error", err)
 		}
 	})
 	return nil
 }
 
-// keepServer starts the server, and starts it again when the log stores nothing
-// and could.
+// keepServer starts the server, and restarts it when the log refuses messages
+// although the disk has room.
 func (e *Embedded) keepServer() error {
 	if _, err := os.Stat(e.broker.dir); e.broker.running.Load() != nil && errors.Is(err, os.ErrNotExist) {
 		e.log.Error("somebody has removed the log while it is in use: it is begun anew", "directory", e.broker.dir)
@@ -129,7 +129,8 @@ func (e *Embedded) keepServer() error {
 		case errors.Is(err, errRefuses):
 			e.up.refused = true
 			room := datadir.Room(e.dir, roomNeeded)
-			// Of the shard, because the aggregator shows what edges report of it as a whole.
+			// For shard 0: the aggregator sets the fault of the whole from the
+			// reports of edges.
 			e.faults.Set(faults.LogRefuses, 0, refusal(err, room))
 			if room != nil {
 				return nil
@@ -151,7 +152,8 @@ func (e *Embedded) keepServer() error {
 		return e.replaceLog(err)
 	}
 	if err == nil {
-		// What it has not recovered is better known before anybody uses it.
+		// Check for streams that the server failed to load before anybody uses
+		// it.
 		if err := e.broker.health(); errors.Is(err, errUnrecovered) {
 			return e.replaceLog(err)
 		}
@@ -161,16 +163,17 @@ func (e *Embedded) keepServer() error {
 
 func refusal(err, room error) string {
 	if room == nil {
-		return err.Error() + "; the server is started again"
+		return err.Error() + "; restarting the server"
 	}
-	return fmt.Sprintf("%v; the server is started again once there is room: %v", err, room)
+	return fmt.Sprintf("%v; the server restarts once there is room: %v", err, room)
 }
 
-// replaceLog begins a new log. What was in the old one and is not counted, the
-// edges send again.
+// replaceLog begins a new log. The edges send again the hits of the old one that
+// are not applied yet.
 func (e *Embedded) replaceLog(cause error) error {
 	e.broker.shutdown()
-	// A directory that cannot be read is no damage, and goes when the cause does.
+	// An unreadable directory is not damage, and is a fault only as long as its
+	// cause lasts.
 	if _, err := os.ReadDir(e.broker.dir); err != nil && !errors.Is(err, os.ErrNotExist) && !isFile(e.broker.dir) {
 		return errors.Join(cause, err)
 	}
@@ -186,31 +189,31 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// setAside moves a damaged file aside, unless that happens too often.
+// setAside moves a damaged file aside, unless there are too many copies already.
 func (e *Embedded) setAside(move func(time.Time) (string, error), name string, cause error) error {
 	before, err := datadir.Aside(filepath.Join(e.dir, name))
 	if err != nil {
-		return fmt.Errorf("%w (and the directory cannot be read: %w)", cause, err)
+		return fmt.Errorf("%w (and cannot read the directory: %w)", cause, err)
 	}
 	if len(before) >= maxAside {
-		return fmt.Errorf("%w (%d damaged copies of it are there already: look at the disk, delete them, and it is begun anew)", cause, len(before))
+		return fmt.Errorf("%w (%d damaged copies exist already: check the disk and delete them; the file is then created again)", cause, len(before))
 	}
 	aside, err := move(time.Now())
 	if err != nil {
-		return fmt.Errorf("%w (and it cannot be moved aside: %w)", cause, err)
+		return fmt.Errorf("%w (and cannot move it aside: %w)", cause, err)
 	}
-	e.log.Error("damaged: moved aside and begun anew", "file", filepath.Join(e.dir, name), "moved_to", aside, "cause", cause)
+	e.log.Error("moved a damaged file aside and began a new one", "file", filepath.Join(e.dir, name), "moved_to", aside, "cause", cause)
 	return nil
 }
 
-// showAside shows the faults of what was moved aside, as long as it is there.
+// showAside raises faults for files set aside, as long as they exist.
 func (e *Embedded) showAside(ctx context.Context) {
 	if aside, err := datadir.Aside(filepath.Join(e.dir, countsFile)); err == nil && len(aside) > 0 {
 		if e.up.since == "" {
 			e.up.since = e.logSince(ctx)
 		}
 		e.faults.Set(faults.StoreDamaged, faults.Whole, fmt.Sprintf(
-			"the counts were damaged: they are counted again from the log%s; what is older is only in %s. Restore a backup of %s, or do without; then delete the damaged file or move it away",
+			"the counts were damaged: counting again from the log%s. Only %s holds older counts. Restore a backup of %s, or accept the loss; then delete the damaged file or move it away",
 			e.up.since, aside[len(aside)-1], countsFile))
 	} else if err == nil {
 		e.faults.Clear(faults.StoreDamaged, faults.Whole)
@@ -218,15 +221,15 @@ func (e *Embedded) showAside(ctx context.Context) {
 	}
 	if aside, err := datadir.Aside(e.broker.dir); err == nil && len(aside) > 0 {
 		e.faults.Set(faults.LogDamaged, faults.Whole, fmt.Sprintf(
-			"the log was damaged and is begun anew: what was counted stays, and the edges send again what was not. Counts from before cannot be counted again, so make a backup of %s; then delete %s or move it away",
+			"the log was damaged and replaced by a new one: the counts stay, and the edges send hits again that were not counted. The new log cannot restore older counts, so make a backup of %s; then delete %s or move it away",
 			countsFile, aside[len(aside)-1]))
 	} else if err == nil {
 		e.faults.Clear(faults.LogDamaged, faults.Whole)
 	}
 }
 
-// logSince returns how far back the log goes, as a part of a sentence; "" while
-// nobody knows.
+// logSince returns the time of the first message in the log, as a part of a
+// sentence, or "" if unknown.
 func (e *Embedded) logSince(ctx context.Context) string {
 	nc := e.own.Load()
 	if nc == nil || !nc.IsConnected() {
@@ -243,7 +246,7 @@ func (e *Embedded) logSince(ctx context.Context) string {
 		return ""
 	}
 	if state := stream.CachedInfo().State; state.Msgs > 0 {
-		return ", which goes back to " + state.FirstTime.UTC().Format(time.RFC3339)
+		return ", which begins at " + state.FirstTime.UTC().Format(time.RFC3339)
 	}
 	return ", which is empty"
 }

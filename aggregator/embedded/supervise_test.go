@@ -148,7 +148,7 @@ func TestEverythingIsPrivate(t *testing.T) {
 	newSender(t, e).send(1)
 	counts(t, e, 1)
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("what a crash has left behind is still there: %v", err)
+		t.Errorf("leftover files of a crash still exist: %v", err)
 	}
 	seen := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -254,7 +254,7 @@ func TestDamagedCounts(t *testing.T) {
 			}
 			overwrite(t, path, int64(bytes.Index(data, []byte("CREATE TABLE memo"))+len("CREATE TABLE ")), []byte("n"))
 		},
-		// What only adding up finds.
+		// Only the sums reveal this damage.
 		"a count": func(t *testing.T, path string) {
 			execute(t, filepath.Dir(path), "UPDATE entry SET uniques = uniques + 4 WHERE board_id = (SELECT id FROM board WHERE name = 'all')")
 		},
@@ -274,7 +274,7 @@ func TestDamagedCounts(t *testing.T) {
 			if err != nil || len(aside) != 1 {
 				t.Fatalf("moved aside: %q, %v", aside, err)
 			}
-			ready(t, e, "which goes back to ")
+			ready(t, e, "which begins at ")
 			if err := os.RemoveAll(aside[0]); err != nil {
 				t.Fatal(err)
 			}
@@ -312,7 +312,7 @@ func TestWhatIsNoDamageStays(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"PRAGMA user_version = 99":                        "schema version 99",
-		"UPDATE meta SET value = 3 WHERE name = 'shards'": "created with 3 shards",
+		"UPDATE meta SET value = 3 WHERE name = 'shards'": "the store has 3 shards",
 	} {
 		e := restartDamaged(t, func(dir string) { execute(t, dir, text) })
 		ready(t, e, want)

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// fingerprint returns the hash of a log's content and how many lines it has. A
-// log that was compressed since is the same log.
+// fingerprint returns the hash of a log's content and its number of lines.
+// Compressing a log does not change its fingerprint.
 func fingerprint(log io.ReadSeeker) (sum [sha256.Size]byte, lines int, err error) {
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
 		return sum, 0, fmt.Errorf("reading the log: %w", err)

@@ -1,11 +1,11 @@
-// Package importer counts access logs: it reads a log through the same rules
-// that an edge judges requests by, and publishes the views as an edge does.
+// Package importer counts access logs: it judges the lines of a log by the rules
+// of an edge, and publishes the views as an edge does.
 //
-// To the aggregator every log is an edge of its own for each list, whose
-// identity is a hash of the content, and whose batches depend on nothing but the
-// lines and the rules. So a log that is imported twice, or was broken off, is
-// counted once; and a list that is added to the rules later can be imported later.
-// On a list of bots, every list of pages has an identity of its own.
+// To the aggregator every log is a separate edge for each list. Its edge id is a
+// hash of the content, and its batches depend only on the lines and the rules. So
+// importing a log twice, or again after an interruption, counts it once, and a
+// list added to the rules later can be imported later. On a list of bots, every
+// list of pages has its own edge id.
 package importer
 
 import (
@@ -27,45 +27,45 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// linesPerBatch is how many lines of a log make one batch for each shard,
-// however few of them are views. It is part of what makes two imports of one log
-// the same, so it never changes. One line is at most one view of a route.
+// linesPerBatch is the number of lines of a log that make one batch for each
+// shard, however few of them are views. It never changes, so that two imports of
+// one log publish the same batches. One line is at most one view of a route.
 const linesPerBatch = hit.MaxHits
 
-// Options say what an import works with.
+// Options configures an import.
 type Options struct {
 	// Conn is a connection to the broker that keeps the log of hits.
 	Conn *nats.Conn
-	// Rules say what a view is.
+	// Rules decide which requests are views.
 	Rules *ruleset.Ruleset
-	// Patterns, when given, are those of the file that the rules for bots name.
+	// Patterns, if set, come from the file in the rules for bots.
 	Patterns *bots.Patterns
-	// List, when given, is the only list that is counted.
+	// List, if set, is the only list to count.
 	List string
-	// WithoutBotsCheck counts requests as people's where the log does not name their
-	// User-Agents. Otherwise such a log is refused with [ErrNoUserAgents].
+	// WithoutBotsCheck counts requests without a User-Agent in the log as
+	// people's. Otherwise Import refuses such a log with [ErrNoUserAgents].
 	WithoutBotsCheck bool
-	// Progress, when given, is called now and then, from one goroutine at a time.
+	// Progress, if set, is called now and then, from one goroutine at a time.
 	Progress func(Progress)
 }
 
-// Progress is how far an import is.
+// Progress is the progress of an import.
 type Progress struct {
 	Lines int // read so far
-	// Published and Counted are batches that the log has, and of those the ones
-	// that are in the counts. Batches is how many there are; 0 while the log is
-	// being read for the first time.
+	// Published is the number of batches in the log, Counted the number of those
+	// that are applied, and Batches the number of all batches, or 0 during the
+	// first reading of the log.
 	Published, Counted, Batches int
-	// Waiting says why it does not go on, for a person; empty when it does.
+	// Waiting is the reason for a delay, for a person; empty if there is none.
 	Waiting string
 }
 
-// ErrNoLog says that the broker has no log of hits.
-var ErrNoLog = errors.New("there is no log of hits yet; start an aggregator once, which makes it")
+// ErrNoLog means that the broker has no log of hits.
+var ErrNoLog = errors.New("no log of hits yet; start an aggregator once, which creates it")
 
-// Import counts a log, and returns when all of it is in the counts. A broker or
-// aggregator that is away is waited for, until ctx is done. Of a log that is refused
-// with [ErrUnreadable] or [ErrNoUserAgents], nothing is imported.
+// Import counts a log, and returns when all of it is applied. It waits for the
+// broker and the aggregator until ctx is done. If it refuses a log with
+// [ErrUnreadable] or [ErrNoUserAgents], it counts nothing.
 func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error) {
 	im, err := begin(ctx, o)
 	if err != nil {
@@ -82,7 +82,7 @@ func Import(ctx context.Context, o Options, log io.ReadSeeker) (*Summary, error)
 	if err := im.survey(ctx, log); err != nil {
 		return nil, err
 	}
-	if im.judge, err = newJudge(o, content); err != nil { // with an empty summary
+	if im.judge, err = newJudge(o, content); err != nil { // start with an empty summary
 		return nil, err
 	}
 	for _, r := range im.judge.routes {
@@ -126,7 +126,7 @@ func begin(ctx context.Context, o Options) (*run, error) {
 	return im, err
 }
 
-// shards returns how many shards the log of hits has.
+// shards returns the number of shards in the log of hits.
 func shards(ctx context.Context, js jetstream.JetStream) (int, error) {
 	stream, err := js.Stream(ctx, hit.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -137,12 +137,12 @@ func shards(ctx context.Context, js jetstream.JetStream) (int, error) {
 	}
 	n, err := strconv.Atoi(stream.CachedInfo().Config.Metadata[hit.StreamShards])
 	if err != nil || n < 1 || n > hit.MaxShards {
-		return 0, fmt.Errorf("the stream %s does not say how many shards it has (metadata %s): it was not made by an aggregator", hit.Stream, hit.StreamShards)
+		return 0, fmt.Errorf("the stream %s has no valid number of shards (metadata %s): an aggregator did not create it", hit.Stream, hit.StreamShards)
 	}
 	return n, nil
 }
 
-// edgeID is the identity under which one route of one log is counted.
+// edgeID returns the edge id for one route of one log.
 func edgeID(content [sha256.Size]byte, route string) string {
 	h := sha256.Sum256(append(content[:], route...))
 	return "import-" + hex.EncodeToString(h[:8])
@@ -159,8 +159,8 @@ type run struct {
 	progress  Progress
 }
 
-// scan reads the log from its beginning, and calls each with every line that is not
-// empty: with a request, or with what is wrong with the line.
+// scan reads the log from its beginning. It calls each with every line that is
+// not empty: with the request, or with the error of the line.
 func scan(log io.ReadSeeker, each func(line int, e *accesslog.Entry, bad *accesslog.LineError) error) (lines int, err error) {
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
 		return 0, fmt.Errorf("reading the log again: %w", err)
@@ -181,8 +181,8 @@ func scan(log io.ReadSeeker, each func(line int, e *accesslog.Entry, bad *access
 	}
 }
 
-// survey judges the whole log before any of it is published, and returns an error if
-// it must not be imported.
+// survey judges the whole log before the import publishes any of it, and returns
+// an error if it must not be imported.
 func (im *run) survey(ctx context.Context, log io.ReadSeeker) (err error) {
 	s := &im.judge.summary
 	s.Lines, err = scan(log, func(line int, e *accesslog.Entry, bad *accesslog.LineError) error {
@@ -199,8 +199,8 @@ func (im *run) survey(ctx context.Context, log io.ReadSeeker) (err error) {
 	return s.check(im.WithoutBotsCheck)
 }
 
-// publish reads the log from its beginning and publishes every batch that is
-// not in the counts yet.
+// publish reads the log from its beginning and publishes every batch that is not
+// applied yet.
 func (im *run) publish(ctx context.Context, log io.ReadSeeker) (err error) {
 	for _, p := range im.producers {
 		p.hits = make([][]hit.Hit, im.shards)
@@ -208,7 +208,7 @@ func (im *run) publish(ctx context.Context, log io.ReadSeeker) (err error) {
 	seq := uint64(1)
 	s := &im.judge.summary
 	s.Lines, err = scan(log, func(line int, e *accesslog.Entry, bad *accesslog.LineError) error {
-		// Lines that were skipped may have been the end of a batch, or of several.
+		// Skipped lines may have ended one batch or several.
 		for of := uint64((line-1)/linesPerBatch) + 1; seq < of; seq++ {
 			if err := im.send(ctx, seq); err != nil {
 				return err

@@ -193,8 +193,8 @@ func TestListsAreImportedOneByOne(t *testing.T) {
 		t.Errorf("skipped %v", s.Skipped)
 	}
 	var said strings.Builder
-	if s.Write(&said); !strings.Contains(said.String(), "List poll is left out: it counts votes") {
-		t.Errorf("the summary does not say that votes are not in a log:\n%s", &said)
+	if s.Write(&said); !strings.Contains(said.String(), "Skipped list poll: it counts votes") {
+		t.Errorf("the summary does not mention the skipped poll:\n%s", &said)
 	}
 	for _, list := range []string{"nope", "beacons", "poll", "placeholder"} {
 		if _, err := Import(t.Context(), Options{Conn: f.nc, Rules: r, List: list}, bytes.NewReader(log)); err == nil {
@@ -239,7 +239,7 @@ func TestSummary(t *testing.T) {
 	}
 	var b strings.Builder
 	s.Write(&b)
-	for _, part := range []string{"17  lines", "line 10:", "… and 1 more", "2  are for a page, but no view: a bot's", "4  views of list articles", "the User-Agents of 1 requests: the bots among them were counted as readers"} {
+	for _, part := range []string{"17  lines", "line 10:", "… and 1 more", "2  are for a page, but not a view: a bot's", "4  views of list articles", "the User-Agents of 1 requests: bots among them count as readers"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("%q is not in\n%s", part, b.String())
 		}
@@ -281,15 +281,15 @@ func TestVisitorsDependOnTheDayAndTheContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(j.saltOf(at))
+		return string(j.secretOf(at))
 	}
 	morning := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
 	same, evening := visitor(1, morning), visitor(1, morning.Add(22*time.Hour))
 	if same != evening {
-		t.Error("the salt changes within a day")
+		t.Error("the secret changes within a day")
 	}
 	if same == visitor(1, morning.Add(23*time.Hour)) || same == visitor(2, morning) {
-		t.Error("two days or two logs have one salt")
+		t.Error("two days or two logs have the same secret")
 	}
 }
 

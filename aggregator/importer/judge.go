@@ -13,11 +13,11 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// botCache is how many User-Agents' verdicts are remembered.
+// botCache is the number of User-Agents in the cache of verdicts.
 const botCache = 10_000
 
-// judge tells which requests of a log are views, as an edge would have, and
-// keeps the score.
+// judge decides which requests of a log are views, as an edge would have, and
+// fills in the summary.
 type judge struct {
 	rules   *ruleset.Ruleset
 	routes  []route
@@ -25,24 +25,24 @@ type judge struct {
 	pages   map[*ruleset.List]bool // the lists of pages of all routes
 	bots    *bots.Classifier
 	content [sha256.Size]byte
-	day     string // of salt
-	salt    []byte
+	day     string // of secret
+	secret  []byte
 	targets []ruleset.Target
 	hits    []routedHit
 	summary Summary
 }
 
-// route leads views of one list's pages to the list that counts them: the same one
-// or, for bots, one of theirs. Each route is counted by itself, because one request
-// can be for pages of several lists, but is at most one view of a route.
+// route leads views of one list's pages to the list that counts them: the same
+// list or, for bots, a list of bots. Each route has its own edge id, because one
+// request can match pages of several lists, but is at most one view of a route.
 type route struct{ pages, counts *ruleset.List }
 
-// name returns the name that a route's identity is made of.
+// name returns the name from which edgeID derives the route's edge id.
 func (r route) name() string {
 	if r.pages == r.counts {
 		return r.counts.Name
 	}
-	return r.counts.Name + "\x00" + r.pages.Name // no list's name has a zero byte
+	return r.counts.Name + "\x00" + r.pages.Name // names of lists never contain a zero byte
 }
 
 // routedHit is a view on one of the judge's routes, by its index.
@@ -64,7 +64,7 @@ func newJudge(o Options, content [sha256.Size]byte) (*judge, error) {
 		named := only == l.Name
 		switch {
 		case l.Votes != nil && named:
-			return nil, fmt.Errorf("list %s counts votes, and no access log has them", l.Name)
+			return nil, fmt.Errorf("list %s counts votes, and access logs contain none", l.Name)
 		case l.Votes != nil && only == "":
 			j.summary.SkippedVotes = append(j.summary.SkippedVotes, l.Name)
 		case l.ID != "" && (only == "" || named):
@@ -92,13 +92,13 @@ func newJudge(o Options, content [sha256.Size]byte) (*judge, error) {
 		}
 	}
 	if len(j.routes) == 0 {
-		return nil, fmt.Errorf("no list of the rules can be imported: a list needs page patterns, and one that names its items by a placeholder (id) can be counted by an edge only")
+		return nil, fmt.Errorf("no list in the rules can be imported: a list needs page patterns, and only an edge can count a list that names its items by a placeholder (id)")
 	}
 	return j, nil
 }
 
-// views returns the views that a request is, on the line of that number. The slice
-// is valid until the next call.
+// views returns the views of a request on the given line. The slice is valid
+// until the next call.
 func (j *judge) views(line int, e *accesslog.Entry) []routedHit {
 	j.summary.Requests++
 	j.hits = j.hits[:0]
@@ -126,8 +126,8 @@ func (j *judge) views(line int, e *accesslog.Entry) []routedHit {
 	return j.hits
 }
 
-// botClass returns the class of the bot that sent a request. Where the log has no
-// User-Agent, the address alone can give a bot away.
+// botClass returns the class of the bot that sent a request. Without a User-Agent
+// in the log, only the address can reveal a bot.
 func (j *judge) botClass(e *accesslog.Entry) string {
 	class := j.bots.Classify(e.UserAgent, e.IP).Class
 	if !e.KnowsUserAgent && class != "denied" {
@@ -136,22 +136,22 @@ func (j *judge) botClass(e *accesslog.Entry) string {
 	return class
 }
 
-// take adds the view of a target to the hits, or counts the reason against it.
+// take adds the view of a target to the hits, or its reason to the summary.
 func (j *judge) take(e *accesslog.Entry, t *ruleset.Target, counts *ruleset.List, reason ruleset.Reason) {
 	i, ok := j.index[route{t.List, counts}]
 	if !ok {
-		return // only another list is imported
+		return // the import is for another list only
 	}
 	if reason != "" {
 		j.summary.Reasons[reason]++
 		return
 	}
 	h := hit.Hit{Kind: hit.View, List: counts.Name, Item: t.Item, Time: e.Time.UnixMilli(),
-		Visitor: ruleset.Visitor(j.saltOf(e.Time), e.IP, e.UserAgent)}
+		Visitor: ruleset.Visitor(j.secretOf(e.Time), e.IP, e.UserAgent)}
 	if p := t.List.Published(e.ResponseHeader); !p.IsZero() {
 		h.Published, h.PublishedFrom = p.UnixMilli(), hit.FromOrigin
 	}
-	if h.Valid() != nil { // a time of 1970 and before
+	if h.Valid() != nil { // a time in 1970 or earlier
 		j.summary.Reasons[ruleset.Invalid]++
 		return
 	}
@@ -159,14 +159,14 @@ func (j *judge) take(e *accesslog.Entry, t *ruleset.Target, counts *ruleset.List
 	j.hits = append(j.hits, routedHit{h, i})
 }
 
-// saltOf returns the salt of a UTC day. It follows from the content, so that the
-// visitors of a log are the same whenever it is imported, and cannot be guessed
-// by who does not have the log.
-func (j *judge) saltOf(t time.Time) []byte {
+// secretOf returns the secret of a UTC day. It is derived from the content: every
+// import of a log yields the same visitors, and nobody can guess the secret
+// without the log.
+func (j *judge) secretOf(t time.Time) []byte {
 	if day := t.UTC().Format(time.DateOnly); day != j.day {
 		m := hmac.New(sha256.New, j.content[:])
 		m.Write([]byte("hotboard import " + day))
-		j.day, j.salt = day, m.Sum(nil)
+		j.day, j.secret = day, m.Sum(nil)
 	}
-	return j.salt
+	return j.secret
 }

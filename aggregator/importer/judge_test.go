@@ -128,8 +128,8 @@ func TestLinesAreJudgedAsRequests(t *testing.T) {
 	}
 }
 
-// What two imports publish for a list and shard is the same, in the same order, even
-// where several lists of pages share it and all lines of a batch are for each of them.
+// Two imports publish the same batches for a list and shard in the same order, even
+// if several lists of pages share it and all lines of a batch match each of them.
 func TestBatchesDependOnTheLogAlone(t *testing.T) {
 	t.Parallel()
 	r := botRules(t)
@@ -196,10 +196,10 @@ func TestLogWithoutUserAgents(t *testing.T) {
 	}
 	var text strings.Builder
 	s.Write(&text)
-	if want := "User-Agents of 2 requests: the bots among them were counted as readers"; !strings.Contains(text.String(), want) {
+	if want := "User-Agents of 2 requests: bots among them count as readers"; !strings.Contains(text.String(), want) {
 		t.Errorf("%q is not in\n%s", want, &text)
 	}
-	// Lines that count in no case do no harm.
+	// Lines that never count are harmless.
 	f.imports(r, []byte(common("192.0.2.1", "/nothing", 404)+"\n"+request("192.0.2.1", "/articles/d", 200, firefox)))
 	if got := fmt.Sprint(f.scores("articles")); got != "map[a:2 d:1]" {
 		t.Errorf("counted %v", got)

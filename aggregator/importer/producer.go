@@ -15,17 +15,17 @@ import (
 
 // producer publishes the batches of one route.
 type producer struct {
-	list    string // that counts them
+	list    string // the list that counts them
 	edge    string
-	applied map[int]uint64 // by shard: the highest batch that is in the counts
-	hits    [][]hit.Hit    // by shard: of the batch being read
+	applied map[int]uint64 // by shard: the number of the last applied batch
+	hits    [][]hit.Hit    // by shard: hits of the current batch
 }
 
-// sendsAtOnce bounds how many batches are on their way. There is never more than
-// one for a list and shard, so that the log has them in order.
+// sendsAtOnce bounds the number of batches on their way. Each list and shard has
+// at most one, so that the log keeps their order.
 const sendsAtOnce = 32
 
-// lane is a list and a shard, whose batches are published one after the other.
+// lane is a list and a shard, which publishes its batches one after the other.
 type lane struct {
 	list  string
 	shard int
@@ -47,7 +47,7 @@ func (im *run) send(ctx context.Context, seq uint64) error {
 			msg := nats.NewMsg(hit.Subject(shard, p.edge))
 			msg.Data = data
 			msg.Header.Set(hit.HeaderSeq, strconv.FormatUint(seq, 10))
-			// All of it can be sent again, by importing the log again.
+			// Importing the log again can send all of it again.
 			msg.Header.Set(hit.HeaderLow, "1")
 			lanes[lane{p.list, shard}] = append(lanes[lane{p.list, shard}], msg)
 		}
@@ -76,7 +76,7 @@ func (im *run) send(ctx context.Context, seq uint64) error {
 			}
 			waiting = false
 		case <-slow.C:
-			im.report("the log takes nothing: NATS is away, or the log is full")
+			im.report("the log accepts nothing: NATS is down, or the log is full")
 		}
 	}
 	im.progress.Published = int(seq) * len(im.producers) * im.shards
@@ -100,11 +100,11 @@ func (im *run) put(ctx context.Context, msg *nats.Msg) error {
 }
 
 const (
-	askTimeout = 5 * time.Second // of one exchange with the broker
-	patience   = 5 * time.Second // before Progress says what is being waited for
+	askTimeout = 5 * time.Second // for one request to the broker
+	patience   = 5 * time.Second // before Progress reports the reason for waiting
 )
 
-// wait waits until every batch is in the counts.
+// wait waits until every batch is applied.
 func (im *run) wait(ctx context.Context) error {
 	moved, last := time.Now(), -1
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
@@ -134,12 +134,12 @@ func (im *run) wait(ctx context.Context) error {
 			im.report("the aggregator is not counting; see its /-/ready")
 		}
 		if !sleep(ctx, pause) {
-			return fmt.Errorf("waiting until all is counted: %w (run it again later: what is counted stays)", ctx.Err())
+			return fmt.Errorf("waiting for the aggregator to count everything: %w (run it again later: the counts stay)", ctx.Err())
 		}
 	}
 }
 
-// applied asks how far a producer is in the counts, until somebody answers.
+// applied asks for the applied batches of a producer until somebody answers.
 func (im *run) applied(ctx context.Context, edge string) (map[int]uint64, error) {
 	for began := time.Now(); ; {
 		applied, err := im.ask(ctx, edge)
@@ -150,7 +150,7 @@ func (im *run) applied(ctx context.Context, edge string) (map[int]uint64, error)
 			im.report("no aggregator answers; is one running?")
 		}
 		if !sleep(ctx, 200*time.Millisecond) {
-			return nil, fmt.Errorf("asking what is counted already: %w", err)
+			return nil, fmt.Errorf("asking for the applied batches: %w", err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (im *run) ask(ctx context.Context, edge string) (map[int]uint64, error) {
 	return a.Shards, nil
 }
 
-// total is how many batches there are, and counted how many are in the counts.
+// total is the number of batches, and counted the number of those applied.
 func (im *run) total() int { return int(im.batches) * len(im.producers) * im.shards }
 
 func (im *run) counted() (n int) {

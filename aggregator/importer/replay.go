@@ -14,19 +14,21 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Recording is what a file of batches holds: a CBOR sequence of them, as an edge
-// writes down what it does not know to be counted.
+// Recording is a file of batches: a CBOR sequence of batches that an edge saved
+// because the aggregator may not have counted them.
 type Recording struct {
 	file    io.ReadSeeker
 	content [sha256.Size]byte
-	// Batches that can be read, and the hits in them by list.
+	// Batches is the number of readable batches, and Hits the number of hits in
+	// them by list.
 	Batches int
 	Hits    map[string]int
-	// Bad says what cannot be read, with all that is behind it; nil: all can.
+	// Bad is the error at which reading stopped, or nil. The rest of the file is
+	// unreadable.
 	Bad error
 }
 
-// ReadRecording reads a file of batches through.
+// ReadRecording reads a whole file of batches.
 func ReadRecording(file io.ReadSeeker) (*Recording, error) {
 	r := &Recording{file: file, Hits: map[string]int{}}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -45,12 +47,12 @@ func ReadRecording(file io.ReadSeeker) (*Recording, error) {
 		return nil
 	})
 	if r.Batches == 0 && r.Bad != nil {
-		return nil, fmt.Errorf("this is no file of batches: %w", r.Bad)
+		return nil, fmt.Errorf("this is not a file of batches: %w", r.Bad)
 	}
 	return r, nil
 }
 
-// each calls do with every batch, up to the first that cannot be read.
+// each calls do with every batch, up to the first unreadable one.
 func (r *Recording) each(do func(*hit.Batch) error) error {
 	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("reading the file: %w", err)
@@ -74,10 +76,10 @@ func (r *Recording) each(do func(*hit.Batch) error) error {
 	}
 }
 
-// Replay counts the batches of a recording, and returns when all are in the counts.
-// They are those of an edge of its own, whose identity is a hash of the content: a
-// recording that is replayed twice, or was broken off, is counted once. already says
-// that all of it was counted before. Of o, Conn and Progress are used.
+// Replay counts the batches of a recording, and returns when all are applied.
+// They get an edge id of their own, a hash of the content: replaying a recording
+// twice, or again after an interruption, counts it once. already reports whether
+// all of it was applied before. Replay uses Conn and Progress of o only.
 func Replay(ctx context.Context, o Options, r *Recording) (already bool, err error) {
 	im, err := begin(ctx, o)
 	if err != nil {
@@ -95,7 +97,7 @@ func Replay(ctx context.Context, o Options, r *Recording) (already bool, err err
 	}
 	seq := uint64(0)
 	err = r.each(func(b *hit.Batch) error {
-		for _, h := range b.Hits { // the log may have other shards now
+		for _, h := range b.Hits { // the log may have another number of shards now
 			shard := hit.Shard(h.Kind, h.List, h.Item, im.shards)
 			p.hits[shard] = append(p.hits[shard], h)
 		}
@@ -103,7 +105,7 @@ func Replay(ctx context.Context, o Options, r *Recording) (already bool, err err
 		return im.send(ctx, seq)
 	})
 	if seq < im.batches {
-		return false, errors.Join(errors.New("the file has changed while it was read"), err)
+		return false, errors.Join(errors.New("the file changed during reading"), err)
 	}
 	return false, im.wait(ctx)
 }

@@ -56,7 +56,7 @@ func TestReplayTwiceIsReplayOnce(t *testing.T) {
 	}
 }
 
-// What can be read of a file that was cut off is counted.
+// Replay counts the readable part of a truncated file.
 func TestReplayOfACutOffFile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, rules(t))

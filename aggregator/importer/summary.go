@@ -12,44 +12,46 @@ import (
 	"github.com/hotboard/hotboard/ruleset/accesslog"
 )
 
-// Errors for logs of which nothing is imported.
+// Errors of logs that Import refuses as a whole.
 var (
-	// ErrUnreadable means that most lines of a log cannot be read.
+	// ErrUnreadable means that most lines of a log are unreadable.
 	ErrUnreadable = errors.New("so nothing is imported; is this an access log in combined, common or Caddy's JSON format?")
-	// ErrNoUserAgents means that a log does not name the User-Agents of views. See
+	// ErrNoUserAgents means that views in a log lack their User-Agents. See
 	// [Options.WithoutBotsCheck].
 	ErrNoUserAgents = errors.New("so bots cannot be told from readers, and nothing is imported")
 )
 
-// Summary is what an import found in a log.
+// Summary is the result of an import.
 type Summary struct {
 	Lines    int // of the log
-	Requests int // that could be read
-	// Unreadable lines, and the first few of them.
+	Requests int // lines that are requests
+	// Unreadable is the number of unreadable lines, and FirstUnreadable the first
+	// few.
 	Unreadable      int
 	FirstUnreadable []*accesslog.LineError
-	// OtherLog are the unreadable lines that Caddy wrote about something else than a
-	// request.
+	// OtherLog is the number of unreadable lines that Caddy wrote about something
+	// other than a request.
 	OtherLog int
-	// Unchecked requests are views by what the log has, but it does not name their
-	// User-Agents. FirstUnchecked is the number of the first such line.
+	// Unchecked is the number of requests that are views, but without a
+	// User-Agent in the log. FirstUnchecked is the number of the first such line.
 	Unchecked, FirstUnchecked int
-	// NoPage are requests whose path is no page of any list.
+	// NoPage is the number of requests whose path is not a page of any list.
 	NoPage int
-	// Reasons are why requests for pages are no views, once for each list.
+	// Reasons counts requests for pages that are not views, by reason, once for
+	// each list.
 	Reasons map[ruleset.Reason]int
-	// Views are those handed to the aggregator, by list. It still sorts out the
-	// ones that come too soon after another.
+	// Views counts the views published to the aggregator, by list. It still
+	// rejects duplicates among them.
 	Views map[string]int
-	// Skipped are lists that only an edge can count, and SkippedVotes those of
-	// votes, which no access log has.
+	// Skipped are lists that only an edge can count. SkippedVotes are polls,
+	// which access logs do not contain.
 	Skipped      []string
 	SkippedVotes []string
-	// Already says that all of the log was in the counts before.
+	// Already reports whether all of the log was applied before.
 	Already bool
 }
 
-// firstUnreadable is how many lines that could not be read are named.
+// firstUnreadable is the length of Summary.FirstUnreadable.
 const firstUnreadable = 5
 
 func (s *Summary) unreadable(bad *accesslog.LineError) {
@@ -74,10 +76,10 @@ func (s *Summary) Write(w io.Writer) {
 	p := func(n int, what string) { fmt.Fprintf(w, "%10d  %s\n", n, what) }
 	p(s.Lines, "lines")
 	if s.Unreadable > 0 {
-		p(s.Unreadable, "cannot be read:")
+		p(s.Unreadable, "are unreadable:")
 		s.writeUnreadable(w)
 	}
-	p(s.NoPage, "are for no page of a list")
+	p(s.NoPage, "are not for a page of a list")
 	reasons := make([]ruleset.Reason, 0, len(s.Reasons))
 	for r := range s.Reasons {
 		reasons = append(reasons, r)
@@ -86,7 +88,7 @@ func (s *Summary) Write(w io.Writer) {
 		return cmp.Or(cmp.Compare(s.Reasons[b], s.Reasons[a]), cmp.Compare(a, b))
 	})
 	for _, r := range reasons {
-		p(s.Reasons[r], "are for a page, but no view: "+describe(r))
+		p(s.Reasons[r], "are for a page, but not a view: "+describe(r))
 	}
 	lists := make([]string, 0, len(s.Views))
 	for l := range s.Views {
@@ -97,16 +99,16 @@ func (s *Summary) Write(w io.Writer) {
 		p(s.Views[l], "views of list "+l)
 	}
 	if s.Unchecked > 0 {
-		fmt.Fprintf(w, "The log does not name the User-Agents of %d requests: the bots among them were counted as readers.\n", s.Unchecked)
+		fmt.Fprintf(w, "The log lacks the User-Agents of %d requests: bots among them count as readers.\n", s.Unchecked)
 	}
 	for _, l := range s.Skipped {
-		fmt.Fprintf(w, "List %s is left out: its items are named by a placeholder, which only an edge can fill in.\n", l)
+		fmt.Fprintf(w, "Skipped list %s: a placeholder names its items, which only an edge can evaluate.\n", l)
 	}
 	for _, l := range s.SkippedVotes {
-		fmt.Fprintf(w, "List %s is left out: it counts votes, and no access log has them.\n", l)
+		fmt.Fprintf(w, "Skipped list %s: it counts votes, and access logs contain none.\n", l)
 	}
 	if s.Already {
-		fmt.Fprintln(w, "All of this was imported before: nothing has changed.")
+		fmt.Fprintln(w, "Nothing changed: all of this was imported before.")
 	}
 }
 
@@ -119,8 +121,8 @@ func (s *Summary) writeUnreadable(w io.Writer) {
 	}
 }
 
-// check returns an error if a log must not be imported: a log that is imported
-// stays in the counts.
+// check returns an error if a log must not be imported: nobody can undo an
+// import.
 func (s *Summary) check(withoutBotsCheck bool) error {
 	bad := s.Unreadable
 	if s.Requests > 0 {
@@ -129,27 +131,27 @@ func (s *Summary) check(withoutBotsCheck bool) error {
 	if 2*bad > s.Requests+s.Unreadable {
 		var lines strings.Builder
 		s.writeUnreadable(&lines)
-		return fmt.Errorf("%d of %d lines cannot be read, %w\n%s", s.Unreadable, s.Lines, ErrUnreadable, strings.TrimRight(lines.String(), "\n"))
+		return fmt.Errorf("%d of %d lines are unreadable, %w\n%s", s.Unreadable, s.Lines, ErrUnreadable, strings.TrimRight(lines.String(), "\n"))
 	}
 	if s.Unchecked > 0 && !withoutBotsCheck {
-		return fmt.Errorf("the log does not name the User-Agents of %d requests for pages (the first is on line %d), %w", s.Unchecked, s.FirstUnchecked, ErrNoUserAgents)
+		return fmt.Errorf("the log lacks the User-Agents of %d requests for pages (the first is on line %d), %w", s.Unchecked, s.FirstUnchecked, ErrNoUserAgents)
 	}
 	return nil
 }
 
-// describe says a reason in words.
+// describe puts a reason into words.
 func describe(r ruleset.Reason) string {
 	switch r {
 	case ruleset.Bot:
 		return "a bot's"
 	case ruleset.Status:
-		return "the status does not count"
+		return "the list does not count the status"
 	case ruleset.Method:
 		return "not a GET"
 	case ruleset.ContentType:
-		return "the media type does not count"
+		return "the list does not count the media type"
 	case ruleset.BadItem:
-		return "the item's id is too long or has control characters"
+		return "the item's id is too long or contains control characters"
 	}
 	return string(r)
 }

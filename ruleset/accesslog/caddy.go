@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// caddyLine is what is used of a line that Caddy's JSON encoder writes:
+// caddyLine holds the fields we use of a line that Caddy's JSON encoder writes:
 // https://caddyserver.com/docs/logging#structured-logs
 type caddyLine struct {
 	Logger  string          `json:"logger"`
@@ -31,7 +31,7 @@ type caddyLine struct {
 func parseCaddy(line string) (Entry, error) {
 	var c caddyLine
 	if err := json.Unmarshal([]byte(line), &c); err != nil {
-		return Entry{}, errors.New("the line is not valid JSON of Caddy's access log")
+		return Entry{}, errors.New("invalid JSON in a line of Caddy's access log")
 	}
 	// The error log repeats the requests that failed.
 	if c.Logger != "" && c.Logger != "http.log.access" && !strings.HasPrefix(c.Logger, "http.log.access.") {
@@ -79,8 +79,8 @@ func canonical(h http.Header) http.Header {
 	return c
 }
 
-// timeLayouts are those that Caddy names in its time_format option, without
-// the numeric ones. Those without an offset are UTC unless time_local is set.
+// timeLayouts are the layouts of Caddy's time_format option, without the numeric
+// ones. Layouts without an offset are in UTC unless time_local is set.
 var timeLayouts = []string{
 	time.RFC3339Nano,
 	"2006-01-02T15:04:05.999999999Z0700", // iso8601
@@ -98,20 +98,20 @@ func parseTS(raw json.RawMessage) (time.Time, error) {
 				return inRange(t)
 			}
 		}
-		return time.Time{}, fmt.Errorf("ts %.40q is in no time format that Caddy names", text)
+		return time.Time{}, fmt.Errorf("ts %.40q is not in a time format of Caddy", text)
 	}
 	v, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
 		return time.Time{}, errors.New("ts is missing")
 	}
-	// The units are told by size: 1e11 seconds are in the year 5138, 1e11
-	// milliseconds in 1973.
+	// The size of the number reveals its unit: 1e11 seconds are in the year 5138,
+	// 1e11 milliseconds in 1973.
 	switch abs := math.Abs(v); {
 	case abs >= 1e14: // nanoseconds
 		v /= 1e9
 	case abs >= 1e11: // milliseconds
 		v /= 1e3
 	}
-	// A float64 of seconds is good for half a microsecond.
+	// A float64 of seconds is precise to half a microsecond.
 	return inRange(time.UnixMicro(int64(math.Round(v * 1e6))))
 }

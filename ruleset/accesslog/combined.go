@@ -61,8 +61,8 @@ func parseCombined(line string) (e Entry, err error) {
 	if !strings.HasPrefix(rest, `"`) {
 		return Entry{}, fmt.Errorf("user agent: %w", ErrFormat)
 	}
-	// A log that was cut off, or an agent that ends in a backslash, may lack the
-	// last quote: what there is of the agent is good enough.
+	// A truncated log, or an agent that ends in a backslash, may lack the last
+	// quote: the rest of the agent is good enough.
 	e.UserAgent, _, _ = cutQuoted(rest)
 	if e.UserAgent == "-" {
 		e.UserAgent = ""
@@ -71,8 +71,8 @@ func parseCombined(line string) (e Entry, err error) {
 	return e, nil
 }
 
-// cutTime finds the time in its brackets and returns what is before and after
-// it. The user before it may hold anything.
+// cutTime finds the time in its brackets and returns the text before and after
+// it. The user before it may contain any character.
 func (e *Entry) cutTime(line string) (before, after string, err error) {
 	for from := 0; ; {
 		i := strings.Index(line[from:], " [")
@@ -102,7 +102,7 @@ func clientOf(fields string) (netip.Addr, error) {
 }
 
 // isMethod reports whether s is a token that begins like a method: logs also
-// have the first bytes of what is not HTTP at all.
+// contain the first bytes of traffic other than HTTP.
 func isMethod(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -113,8 +113,8 @@ func isMethod(s string) bool {
 	return s != ""
 }
 
-// cutQuoted returns the text in the quotes that s begins with, and what follows
-// them. Where the closing quote is missing, the text is all there is.
+// cutQuoted splits s into the quoted text at its beginning and the rest. Without
+// a closing quote, all of s is the text.
 func cutQuoted(s string) (text, rest string, closed bool) {
 	if !strings.HasPrefix(s, `"`) {
 		return "", s, false
@@ -131,8 +131,8 @@ func cutQuoted(s string) (text, rest string, closed bool) {
 	return unescape(s), "", false
 }
 
-// unescape undoes what Apache (\" \\ \n \xhh) and nginx (\xhh) do to odd bytes.
-// What is no escape stays as it is.
+// unescape reverses the escapes of Apache (\" \\ \n \xhh) and nginx (\xhh). Other
+// text stays as it is.
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s

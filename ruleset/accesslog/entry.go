@@ -14,33 +14,33 @@ import (
 // Entry is one request of an access log.
 type Entry struct {
 	Time   time.Time  // UTC
-	IP     netip.Addr // of the client, as the server saw it
+	IP     netip.Addr // of the client, as logged by the server
 	Method string
 	// Path is the decoded path of the URL, as net/http has it in URL.Path.
 	Path   string
 	Status int
-	// UserAgent is empty when the request had none, and when the log does not
-	// say: see KnowsUserAgent.
+	// UserAgent is empty if the request had none, and if the log does not contain
+	// User-Agents: see KnowsUserAgent.
 	UserAgent string
 	// KnowsUserAgent is false for a log without User-Agents, such as the common
-	// format. Nothing can be said about bots then.
+	// format. Such a log does not reveal bots.
 	KnowsUserAgent bool
-	// Header and ResponseHeader are what the log has, with canonical keys; nil
-	// where it has nothing. Only Caddy's format has them.
+	// Header and ResponseHeader are the headers in the log, with canonical keys,
+	// or nil. Only Caddy's format has them.
 	Header         http.Header
 	ResponseHeader http.Header
 }
 
 // Errors of Parse. Errors never quote the line: it holds personal data.
 var (
-	// ErrFormat is returned for a line of no format that is known.
+	// ErrFormat reports a line in an unknown format.
 	ErrFormat = errors.New("the line is not in combined, common or Caddy's JSON format")
-	// ErrNotAccess is returned for a line of Caddy's log that is not about a
-	// finished request, for example an error or a message at start.
-	ErrNotAccess = errors.New("the line is of another log than the access log")
+	// ErrNotAccess reports a line of Caddy's log about something other than a
+	// finished request, such as an error or a startup message.
+	ErrNotAccess = errors.New("the line is not from the access log")
 )
 
-// Parse reads one line, in whichever format it is, without its line end.
+// Parse parses one line, without its line end, in any of the formats.
 func Parse(line string) (Entry, error) {
 	line = strings.TrimSpace(line)
 	if strings.HasPrefix(line, "{") {

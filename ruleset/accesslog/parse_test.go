@@ -169,7 +169,7 @@ func TestParseErrors(t *testing.T) {
 		{"broken JSON", `{"ts":1,"request":{"remote_ip":"` + secret, "JSON"},
 		{"wrong type", `{"ts":1,"request":"` + secret + `","status":200}`, "JSON"},
 		{"no ts", `{"request":{"remote_ip":"::1","method":"GET","uri":"/"},"status":200}`, "ts is missing"},
-		{"odd ts", `{"ts":"noon","request":{"remote_ip":"::1","method":"GET","uri":"/"},"status":200}`, "no time format"},
+		{"odd ts", `{"ts":"noon","request":{"remote_ip":"::1","method":"GET","uri":"/"},"status":200}`, "not in a time format"},
 		{"huge ts", `{"ts":1e300,"request":{"remote_ip":"::1","method":"GET","uri":"/"},"status":200}`, "1970"},
 		{"no address", `{"ts":1,"request":{"remote_ip":"secret","method":"GET","uri":"/"},"status":200}`, "not an IP address"},
 	}

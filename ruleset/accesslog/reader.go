@@ -9,13 +9,13 @@ import (
 	"io"
 )
 
-// MaxLineBytes is the longest line that is read.
+// MaxLineBytes is the length of the longest line that a Reader accepts.
 const MaxLineBytes = 1 << 20
 
-// ErrLineTooLong is returned for a longer line.
-var ErrLineTooLong = fmt.Errorf("the line has more than %d bytes", MaxLineBytes)
+// ErrLineTooLong reports a line longer than MaxLineBytes.
+var ErrLineTooLong = fmt.Errorf("line longer than %d bytes", MaxLineBytes)
 
-// LineError is a line that could not be read. Reading goes on after it.
+// LineError is the error of an unreadable line. The reader can go on after it.
 type LineError struct {
 	Line int // counted from 1
 	Err  error
@@ -26,23 +26,23 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap returns Err.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Reader reads the entries of a log. Every line may be in another format. A log
-// that is compressed with gzip is recognised.
+// Reader reads the entries of a log. Lines may differ in format. A Reader
+// recognises a log compressed with gzip.
 type Reader struct {
 	src   io.Reader
 	lines *bufio.Reader // nil before the first line
 	line  int
 }
 
-// NewReader returns a Reader of the log that r has.
+// NewReader returns a Reader of the log in r.
 func NewReader(r io.Reader) *Reader { return &Reader{src: r} }
 
 // Line returns the number of the line that Next read last, from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Next returns the next entry. Its error is [io.EOF] after the last one, a
-// [*LineError] for a line that cannot be read, after which Next can be called
-// again, or an error of the file, which is final. Empty lines are skipped.
+// Next returns the next entry and skips empty lines. Its error is [io.EOF] after
+// the last one, a [*LineError] for an unreadable line, after which the caller can
+// call Next again, or an error of the file, which is final.
 func (r *Reader) Next() (Entry, error) {
 	if r.lines == nil {
 		if err := r.open(); err != nil {
@@ -87,11 +87,10 @@ func (r *Reader) open() error {
 	return nil
 }
 
-// readLine returns the next line, which is valid until the next call. It reads
-// past a line that is too long, and keeps no more of it than the limit. The
-// error is io.EOF only when there is no line.
+// readLine returns the next line, which is valid until the next call. It skips
+// the rest of a line over the limit. It returns io.EOF only if there is no line.
 func (r *Reader) readLine() ([]byte, error) {
-	var long []byte // a line that did not fit into the buffer, so far
+	var long []byte // the part so far of a line that did not fit into the buffer
 	tooLong := false
 	for first := true; ; first = false {
 		part, err := r.lines.ReadSlice('\n')

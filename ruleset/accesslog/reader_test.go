@@ -71,7 +71,7 @@ func TestReader(t *testing.T) {
 			for _, compressed := range []bool{false, true} {
 				log := tt.log
 				if compressed {
-					// Rotated logs that were joined are several gzip streams.
+					// Concatenated rotated logs are several gzip streams.
 					log = zip(t, log[:len(log)/2]) + zip(t, log[len(log)/2:])
 				}
 				got, end := readAll(t, NewReader(strings.NewReader(log)))
@@ -105,8 +105,8 @@ func TestReaderFailures(t *testing.T) {
 	}
 }
 
-// The real log of a blog: all of its 10,000 lines are read, also the one that
-// lost its end.
+// The reader reads all 10,000 lines of the real log of a blog, including the
+// truncated one.
 func TestRealLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "..", "..", "shared", "data", "semicomplete-access.log")

@@ -1,21 +1,21 @@
 package bots
 
-// literal is a text that is looked for.
+// literal is a text to search for.
 type literal struct {
 	text string
 	fold bool // ASCII letters match in either case; text is in lower case
 }
 
-// automaton finds all of many literals in one pass over a text (Aho and
-// Corasick, 1975). It takes time by the length of the text and the number of
-// literals found, and not by how many there are.
+// automaton finds all of many literals in one pass over a text (Aho and Corasick,
+// 1975). Its time depends on the length of the text and the number of literals
+// found, and not on the number of literals.
 //
-// It reads bytes in lower case, and compares those of a literal that is not
-// folded again where one is found.
+// It matches bytes in lower case, and compares a literal that does not fold again
+// after a match.
 type automaton struct {
 	literals []literal
 	same     []int32 // by literal: the next one with the same text in lower case, or -1
-	// class maps a byte to its column in rows; bytes that no literal has are
+	// class maps a byte to its column in rows. Bytes that no literal contains are
 	// class 0, which leads back to the root.
 	class   [256]uint8
 	classes int
@@ -25,7 +25,7 @@ type automaton struct {
 	rows []int32
 }
 
-// node is a state: the longest beginning of a literal that has just been read.
+// node is a state: the longest prefix of a literal that ends at the current byte.
 type node struct {
 	class       uint8 // of the byte that leads here
 	row         int32 // in rows, or -1
@@ -68,7 +68,7 @@ func (a *automaton) add(n node) int32 {
 	return int32(len(a.nodes) - 1)
 }
 
-// find returns the child of n by a class, or -1.
+// find returns the child of n for a class, or -1.
 func (a *automaton) lookUp(n int32, class uint8) int32 {
 	for m := a.nodes[n].child; m >= 0; m = a.nodes[m].next {
 		if a.nodes[m].class == class {
@@ -78,7 +78,7 @@ func (a *automaton) lookUp(n int32, class uint8) int32 {
 	return -1
 }
 
-// childOf returns the child of n by a class, which it makes where there is none.
+// childOf returns the child of n for a class, and creates it if necessary.
 func (a *automaton) childOf(n int32, class uint8) int32 {
 	if m := a.lookUp(n, class); m >= 0 {
 		return m
@@ -88,8 +88,8 @@ func (a *automaton) childOf(n int32, class uint8) int32 {
 	return m
 }
 
-// link sets where each node goes on when a byte does not fit, nearest to the
-// root first, and fills the rows.
+// link sets the node where each node continues when a byte does not match,
+// nearest to the root first, and fills the rows.
 func (a *automaton) link() {
 	queue := []int32{root}
 	for i := 0; i < len(queue); i++ {
@@ -137,8 +137,8 @@ func (a *automaton) step(n int32, class uint8) int32 {
 	}
 }
 
-// find calls found with every literal in text and where it ends, in the order
-// of their ends, until found returns false.
+// find calls found with every literal in text and the index of its end, in the
+// order of their ends, until found returns false.
 func (a *automaton) find(text string, found func(literal, end int) bool) {
 	n := int32(root)
 	for i := range len(text) {

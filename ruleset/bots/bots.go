@@ -1,11 +1,10 @@
-// Package bots tells from a User-Agent and an address whether a request comes
-// from a program instead of a person, what sort of program, and why it is held
-// to be one.
+// Package bots decides from a User-Agent and an address whether a request comes
+// from a program instead of a person. It names the sort of program and the
+// reason.
 //
-// The operator's own words come first: who is allowed, then who is denied. Then
-// come the patterns of a file, then the rules that are built in, which look at
-// how browsers write User-Agents, at the words in them, and at the names of
-// families of programs.
+// The operator's allow list takes precedence, then the deny list. Next are the
+// patterns of a file, and last the built-in rules, which check the syntax of
+// User-Agents, the words in them, and the names of known families of programs.
 package bots
 
 import (
@@ -15,26 +14,26 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// maxUserAgent is the longest User-Agent whose verdict is remembered, and how
-// much of a longer one is looked at, in bytes. Browsers send 60 to 300.
+// maxUserAgent is the length in bytes of the longest User-Agent that the cache
+// takes. Rules ignore the rest of a longer one. Browsers send 60 to 300.
 const maxUserAgent = 1024
 
-// Verdict is what is known about who sent a request.
+// Verdict is the decision about the client of a request.
 type Verdict struct {
 	Bot bool
 	// Class is the sort of bot, one of [ruleset.BotClasses]. It is empty for a
 	// person.
 	Class string
-	// Reason says what gave the bot away, in words of ours or of the operator's
-	// file, never of the request: "no_user_agent", "deny cidr", "deny user_agent",
-	// "pattern …", "token …", "word …" or "structure: …". For a person it is
-	// empty, or says what allowed them: "allow cidr" or "allow user_agent".
+	// Reason names the rule that decided, in our own words or those of the
+	// operator's file, never of the request: "no_user_agent", "deny cidr", "deny
+	// user_agent", "pattern …", "token …", "word …" or "structure: …". For a
+	// person it is empty, "allow cidr" or "allow user_agent".
 	Reason string
 	// Device is one of [ruleset.Devices].
 	Device string
 }
 
-// Classifier gives verdicts and remembers them per User-Agent. It is safe for
+// Classifier gives verdicts and caches them per User-Agent. It is safe for
 // concurrent use.
 type Classifier struct {
 	allow, deny clients
@@ -43,17 +42,16 @@ type Classifier struct {
 	rules       atomic.Pointer[rules]
 }
 
-// rules are what a verdict on a User-Agent follows from, and the verdicts that
-// did. They change together, so that no verdict outlives the patterns it
-// followed from.
+// rules holds the patterns and the cache of the verdicts that depend on them.
+// Both change together, so that no cached verdict outlives its patterns.
 type rules struct {
 	patterns *Patterns // nil when there are none
 	cache    *cache
 }
 
-// New returns a Classifier that remembers the verdicts of about cacheSize
-// User-Agents, at least of one. A site sees some thousand different ones a day.
-// The rules, which may be nil, are provisioned; their File is not read here, see
+// New returns a Classifier that caches the verdicts of about cacheSize
+// User-Agents, at least one. A site sees some thousand different ones a day. The
+// rules, which may be nil, must be provisioned. New does not read their File, see
 // [LoadFile] and [Classifier.SetPatterns].
 func New(b *ruleset.Bots, cacheSize int) *Classifier {
 	c := &Classifier{cacheSize: max(1, cacheSize), known: newBuiltIn()}
@@ -64,14 +62,14 @@ func New(b *ruleset.Bots, cacheSize int) *Classifier {
 	return c
 }
 
-// SetPatterns puts the patterns of a file in force, in place of those before,
-// and forgets the verdicts. Nil means none.
+// SetPatterns replaces the patterns of the file and clears the cache. Nil means
+// no patterns.
 func (c *Classifier) SetPatterns(p *Patterns) {
 	c.rules.Store(&rules{patterns: p, cache: newCache(c.cacheSize)})
 }
 
-// Classify returns the verdict on a client; ip is the zero Addr where it is not
-// known. A User-Agent that was seen before costs no allocation.
+// Classify returns the verdict on a client. An unknown ip is the zero Addr. A
+// cached User-Agent costs no allocation.
 func (c *Classifier) Classify(userAgent string, ip netip.Addr) Verdict {
 	r := c.rules.Load()
 	var known agent
@@ -84,7 +82,7 @@ func (c *Classifier) Classify(userAgent string, ip netip.Addr) Verdict {
 			r.cache.put(userAgent, known)
 		}
 	}
-	// An address is no part of what is remembered: the next client with this
+	// The cache must not depend on the address: the next client with this
 	// User-Agent has another.
 	switch v := known.verdict; {
 	case known.allowed:
@@ -100,10 +98,10 @@ func (c *Classifier) Classify(userAgent string, ip netip.Addr) Verdict {
 	}
 }
 
-// agent is what a User-Agent alone says.
+// agent is the result for a User-Agent alone.
 type agent struct {
 	verdict Verdict
-	// allowed and denied say that the verdict is the operator's word.
+	// allowed and denied mark decisions of the operator's lists.
 	allowed, denied bool
 }
 

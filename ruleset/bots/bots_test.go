@@ -189,7 +189,7 @@ func TestClassifyAllocates(t *testing.T) {
 	}
 }
 
-// Whatever is sent, a verdict is made of our own words.
+// A verdict contains only our own words, for any request.
 func FuzzClassify(f *testing.F) {
 	for _, tt := range verdicts {
 		f.Add(tt.userAgent)

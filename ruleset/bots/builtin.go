@@ -2,7 +2,7 @@ package bots
 
 import "github.com/mileusna/useragent"
 
-// builtIn are the rules that need no file.
+// builtIn holds the rules that need no file.
 type builtIn struct {
 	names *names
 	words []word
@@ -10,7 +10,7 @@ type builtIn struct {
 
 func newBuiltIn() *builtIn { return &builtIn{names: newNames(), words: words()} }
 
-// judge returns the class of a bot and what gave it away; "" for a person.
+// judge returns the class of a bot and the reason, or "" for a person.
 func (b *builtIn) judge(t *text) (class, reason string) {
 	if t.raw == "" || t.raw == "-" {
 		return "empty", "no_user_agent"

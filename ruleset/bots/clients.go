@@ -8,11 +8,11 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// clients are those that the operator names.
+// clients holds the clients that the operator listed.
 type clients struct {
 	userAgents []string // in lower case
-	// prefixes are looked up by length, so that the thousands of ranges of a
-	// cloud cost no more than the few lengths that they have.
+	// prefixes are grouped by length, so that the thousands of ranges of a cloud
+	// cost only one lookup for each length.
 	prefixes map[netip.Prefix]struct{}
 	v4, v6   []int // the lengths
 }
@@ -42,7 +42,7 @@ func newClients(c *ruleset.Clients) clients {
 	return n
 }
 
-// named reports whether a User-Agent, in lower case, has one of the texts in it.
+// named reports whether a User-Agent, in lower case, contains one of the texts.
 func (c *clients) named(lower string) bool {
 	for _, text := range c.userAgents {
 		if strings.Contains(lower, text) {
@@ -52,7 +52,7 @@ func (c *clients) named(lower string) bool {
 	return false
 }
 
-// has reports whether an address is in one of the ranges.
+// has reports whether one of the ranges contains an address.
 func (c *clients) has(ip netip.Addr) bool {
 	if len(c.prefixes) == 0 || !ip.IsValid() {
 		return false

@@ -22,8 +22,7 @@ import (
 	"testing"
 )
 
-// The packages that have lists of User-Agents in them: what npm calls them, and
-// the SHA-256 of what it delivers.
+// The npm packages with lists of User-Agents, and the SHA-256 of their tarballs.
 var npmPackages = map[string]string{
 	"crawler-user-agents@1.60.0": "355ff319e17919f1738122752c8036d605d0e1bcba81de31e84377d12b286d79",
 	"express-useragent@1.0.15":   "4dde5f99f7ba6734632dbe6bac660c36c25d1ef890306c7760b1161b715964a8",
@@ -90,8 +89,8 @@ func corpora(t *testing.T, npm func(pkg, file string) []byte) []corpus {
 	}
 }
 
-// devices returns what the pages that measured the User-Agents of the package
-// user-agents took each for.
+// devices returns the kinds of device that the source of the package user-agents
+// measured.
 func devices(t *testing.T, data []byte) map[string]string {
 	all := make(map[string]string)
 	for _, r := range decode[[]struct{ UserAgent, DeviceCategory string }](t, data) {
@@ -188,7 +187,7 @@ func npmPack(t *testing.T) func(pkg, file string) []byte {
 			t.Fatal(err)
 		}
 		if got := sha256.Sum256(data); hex.EncodeToString(got[:]) != sum {
-			t.Fatalf("%s is not what it was: SHA-256 %x, want %s", pkg, got, sum)
+			t.Fatalf("%s has changed: SHA-256 %x, want %s", pkg, got, sum)
 		}
 		files[pkg] = untar(t, gunzip(t, data))
 	}
@@ -238,7 +237,7 @@ func decode[T any](t *testing.T, data []byte) (v T) {
 	return v
 }
 
-// unavailable skips the test, unless everything must be there.
+// unavailable skips the test, unless all services are required.
 func unavailable(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("HOTBOARD_REQUIRE_SERVICES") == "1" {

@@ -9,27 +9,27 @@ import (
 	"text/tabwriter"
 )
 
-// corpus is a list of User-Agents of one sort that somebody else has gathered.
+// corpus is a public list of User-Agents of one sort.
 type corpus struct {
 	name string
 	bots bool
-	// percent is the least share of bots to be found, or the largest of people to
-	// be lost.
+	// percent is the smallest share of bots to find, or the largest share of people
+	// to mistake for bots.
 	percent float64
 	agents  []string
 }
 
-// openly are programs that call themselves what they are, and that lists of
-// browsers have in them all the same. They are left out of the lists of people;
-// finding them is no loss.
+// openly are programs that identify themselves, but that lists of browsers contain
+// all the same. The test excludes them from the lists of people: finding them is
+// correct.
 var openly = []string{"HeadlessChrome", "PhantomJS/", "wkhtmltoimage", "Chrome-Lighthouse"}
 
-// notAgents are entries of lists of browsers that are no User-Agent of any.
+// notAgents are entries of lists of browsers that no browser sends.
 var notAgents = []string{"", "ghostery"}
 
-// TestCorpora measures the built-in rules alone, with no file, on lists that are
-// fetched when it runs. The rules were built with a view to the first of the
-// lists of bots; the others were only looked at afterwards.
+// TestCorpora measures the built-in rules alone, without a file, on lists that it
+// fetches. We developed the rules with the first of the lists of bots, and looked
+// at the others only afterwards.
 func TestCorpora(t *testing.T) {
 	t.Parallel()
 	tarballs := npmPack(t)

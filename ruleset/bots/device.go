@@ -2,9 +2,9 @@ package bots
 
 import "strings"
 
-// device tells what a User-Agent says it runs on, one of [ruleset.Devices].
-// Consoles are shown on a television. An iPad that asks for desktop pages, as
-// they do by default, cannot be told from a Mac.
+// device returns the kind of device in a User-Agent, one of [ruleset.Devices].
+// Consoles use a television. An iPad requests desktop pages by default and is
+// then indistinguishable from a Mac.
 func (t *text) device() string {
 	switch {
 	case t.hasAny("playstation vita", "playstation portable", "nintendo 3ds", "nintendo switch", "nintendo dsi"):
@@ -18,7 +18,7 @@ func (t *text) device() string {
 		"midp", "cldc", "up.browser", "windows ce", "fxos", "kaios", "openharmony", "dalvik/"), t.phone():
 		return "mobile"
 	case t.hasAny("android"):
-		// Browsers on phones say Mobile.
+		// Browsers on phones add "Mobile".
 		return "tablet"
 	case t.hasAny("windows", "macintosh", "mac os x", "mac_powerpc", "x11", "linux", "cros ", "bsd", "win9", "winnt", "sunos", "beos", "haiku", "os/2", "amiga"):
 		return "desktop"

@@ -1,22 +1,21 @@
 package bots
 
-// family is programs of one class that are known by name.
+// family is a class of programs known by name.
 type family struct {
 	class string
-	// names are separated by commas, and looked for in any case as words: what
-	// stands before one is neither a letter nor a digit, what follows is no
-	// letter. One that begins with ^ is the beginning of the User-Agent, one that
-	// ends with * may go on in letters. One that ends with ? is an app's or a
-	// browser's too, so that it tells the class of what is a bot for another
-	// reason, and no more.
+	// names are separated by commas and match as words, in any case: a letter or
+	// digit must not precede one, and a letter must not follow. A name with a
+	// leading ^ matches only at the beginning of the User-Agent; letters may
+	// follow one with a trailing *. Apps or browsers also use a name with a
+	// trailing ?, so it only sets the class of a bot found by another rule.
 	names string
 }
 
-// families returns who is known by name. Most programs that say what they are
-// need no entry, since a word such as "bot" or an address gives them away: what
-// has one is here for its class, or because nothing else tells it from a
-// browser. A User-Agent with several names belongs to the family that comes
-// first, so libraries, which others are built on, come late.
+// families returns the programs known by name. Most programs that identify
+// themselves need no entry, since a word such as "bot" or an address reveals
+// them. An entry sets the class, or covers a program that otherwise looks like a
+// browser. If a User-Agent has several names, the first family wins, so
+// libraries, which other programs use, come late.
 func families() []family {
 	return []family{
 		{"ai_crawler", `GPTBot, ChatGPT-User*, ChatGPT?, OAI-*, OpenAI?, ClaudeBot, Claude-*, Anthropic*, PerplexityBot, Perplexity-User,

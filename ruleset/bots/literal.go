@@ -14,12 +14,12 @@ const (
 	maxClass        = 8  // runes of a character class that is spelled out
 )
 
-// requirement is what a text must have in it to match a pattern.
+// requirement is a necessary condition for a text to match a pattern.
 type requirement struct {
-	// texts are such that every match has at least one of them in it. None when
-	// nothing is known.
+	// texts: every match contains at least one of them. Empty if unknown.
 	texts []literal
-	// complete says that the converse holds too: who has one matches.
+	// complete means that the converse holds too: every text with one of them
+	// matches.
 	complete bool
 }
 
@@ -33,14 +33,16 @@ func required(pattern string) requirement {
 	return requirement{texts: p.best(), complete: p.exact != nil && !p.anchored && usable(p.exact)}
 }
 
-// part is what is known about one part of a pattern.
+// part holds the known properties of one part of a pattern.
 type part struct {
-	// exact is every text that the part matches, or nil when these are too many.
+	// exact lists every text that the part matches, or is nil if there are too
+	// many.
 	exact []literal
-	// anchored says that more than the text has to hold, such as its place.
+	// anchored means that a match depends on more than the text, such as its
+	// place.
 	anchored bool
-	// inner are texts of which a match of the part has at least one, where exact
-	// is nil. None when nothing is known.
+	// inner: if exact is nil, every match of the part contains at least one of
+	// these. Empty if unknown.
 	inner []literal
 }
 
@@ -51,7 +53,7 @@ func (p *part) best() []literal {
 	return p.inner
 }
 
-// usable reports whether looking for one of the texts tells anything.
+// usable reports whether searching for the texts rules anything out.
 func usable(texts []literal) bool { return shortest(texts) > 0 }
 
 func shortest(texts []literal) int {
@@ -65,7 +67,7 @@ func shortest(texts []literal) int {
 	return n
 }
 
-// better returns the texts that fewer other texts will have in them.
+// better returns the texts that occur in fewer other texts.
 func better(a, b []literal) []literal {
 	if shortest(b) > shortest(a) || shortest(b) == shortest(a) && len(b) < len(a) {
 		return b
@@ -115,8 +117,8 @@ func analyseLiteral(re *syntax.Regexp) part {
 	if re.Flags&syntax.FoldCase == 0 {
 		return part{exact: []literal{{text: text}}}
 	}
-	// A folded k is a Kelvin sign too: only runes whose other cases are all ASCII
-	// can be looked for in lower case.
+	// A folded k also matches a Kelvin sign: search in lower case only for runes
+	// whose other cases are all ASCII.
 	var runs []string
 	rest := re.Rune
 	for len(rest) > 0 {
@@ -164,7 +166,7 @@ func analyseClass(re *syntax.Regexp) part {
 func analyseConcat(re *syntax.Regexp) part {
 	p := part{exact: []literal{{}}}
 	var inner []literal // the best so far
-	broken := false     // p.exact is no longer all from the beginning
+	broken := false     // p.exact no longer covers all parts from the beginning
 	for _, sub := range re.Sub {
 		q := analyse(sub)
 		p.anchored = p.anchored || q.anchored
@@ -186,8 +188,8 @@ func analyseConcat(re *syntax.Regexp) part {
 	return part{inner: better(inner, p.exact)}
 }
 
-// join returns every text of a followed by every text of b, or nil when these
-// are too many or too different.
+// join returns every text of a followed by every text of b, or nil if there are
+// too many or their cases differ.
 func join(a, b []literal) []literal {
 	if len(a)*len(b) > maxAlternatives {
 		return nil

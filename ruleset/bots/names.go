@@ -2,7 +2,7 @@ package bots
 
 import "strings"
 
-// names finds which of the known families a User-Agent belongs to.
+// names finds the known families in a User-Agent.
 type names struct {
 	texts *automaton
 	list  []name // by literal
@@ -10,8 +10,8 @@ type names struct {
 
 type name struct {
 	class, reason string
-	// first says that the name begins the User-Agent, open that letters may
-	// follow it, and shared that it is an app's or a browser's too.
+	// first means that the name begins the User-Agent, open that letters may
+	// follow it, and shared that apps or browsers use it too.
 	first, open, shared bool
 }
 
@@ -34,10 +34,10 @@ func newNames() *names {
 	return n
 }
 
-// find returns the first family that a User-Agent names, and the first among
-// the names that are shared; nil for none.
+// find returns the first family and the first shared name in a User-Agent, or
+// nil.
 func (n *names) find(userAgent string) (own, shared *name) {
-	first := [2]int{len(n.list), len(n.list)} // the name, by shared or not
+	first := [2]int{len(n.list), len(n.list)} // index of the first name, by shared or not
 	n.texts.find(userAgent, func(i, end int) bool {
 		l := &n.texts.literals[i]
 		begin := end - len(l.text)

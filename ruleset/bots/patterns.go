@@ -15,27 +15,26 @@ import (
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// Bounds of a file of patterns, which keep what a wrong one costs within reason.
-// The public list has 1,500 patterns in 0.6 MB.
+// Limits of a file of patterns, which bound the cost of a wrong file. The public
+// list has 1,500 patterns in 0.6 MB.
 const (
 	maxPatternsBytes = 16 << 20
 	maxPatterns      = 100_000
 	maxPattern       = 1000 // bytes of one
 )
 
-// maxReason is how much of a pattern a reason shows, in bytes.
+// maxReason is the number of bytes of a pattern that a reason shows.
 const maxReason = 60
 
-// Patterns are regular expressions that are looked for in User-Agents. They are
-// compiled so that it matters little how many there are: one pass over the
-// User-Agent finds the literal texts that patterns need, and only the regular
-// expressions whose text is there are run.
+// Patterns are regular expressions to search for in User-Agents. Their number
+// matters little: one pass over the User-Agent finds the literal texts that
+// patterns need, and only the regular expressions whose text occurs run.
 type Patterns struct {
 	all []pattern
-	// texts are the literals, and owner the pattern of each.
+	// texts are the literals; owner is the pattern of each.
 	texts *automaton
 	owner []int
-	// always are patterns that need no text, which are run on every User-Agent.
+	// always lists patterns without a literal, which run on every User-Agent.
 	always []int
 }
 
@@ -43,11 +42,11 @@ type Patterns struct {
 type pattern struct {
 	class  string // one of ruleset.BotClasses, or "" where the file does not say
 	reason string
-	// re is nil where finding one of the literals is all there is to it.
+	// re is nil if finding one of the literals suffices.
 	re *regexp.Regexp
 }
 
-// Len returns how many patterns there are.
+// Len returns the number of patterns.
 func (p *Patterns) Len() int { return len(p.all) }
 
 // LoadFile reads a file of patterns, see [ParsePatterns].
@@ -64,17 +63,17 @@ func LoadFile(path string) (*Patterns, error) {
 	return ParsePatterns(path, data)
 }
 
-// entry is one object of a file, as far as it matters here.
+// entry holds the fields we use of one object of a file.
 type entry struct {
 	Pattern *string  `json:"pattern"`
 	Tags    []string `json:"tags"`
 }
 
-// ParsePatterns reads patterns in the JSON format of the public list
+// ParsePatterns parses patterns in the JSON format of the public list
 // github.com/monperrus/crawler-user-agents: an array of objects that have a
-// "pattern", a regular expression of Go, and may have "tags", of which one that
-// names a class of bot sets the class. Other keys are left alone. Name stands in
-// errors, which join a [*configfile.Problem] for every mistake.
+// "pattern", a Go regular expression, and may have "tags". A tag that names a
+// class of bot sets the class. ParsePatterns ignores other keys. Errors join a
+// [*configfile.Problem] for every mistake; name is the file name in them.
 func ParsePatterns(name string, data []byte) (*Patterns, error) {
 	if len(data) > maxPatternsBytes {
 		return nil, &configfile.Problem{File: name, Message: fmt.Sprintf("the file has more than %d MB", maxPatternsBytes>>20)}
@@ -97,7 +96,7 @@ type patternReader struct {
 	problems []error
 }
 
-// addf notes a problem at an offset into the data.
+// addf adds a problem at an offset into the data.
 func (r *patternReader) addf(offset int64, path, format string, args ...any) {
 	before := r.data[:min(max(offset, 0), int64(len(r.data)))]
 	r.problems = append(r.problems, &configfile.Problem{
@@ -114,7 +113,7 @@ func (r *patternReader) read() {
 	var all []json.RawMessage
 	if err := json.Unmarshal(r.data, &all); err != nil {
 		if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
-			r.addf(s.Offset-1, "", "this is not JSON: %v", err)
+			r.addf(s.Offset-1, "", "invalid JSON: %v", err)
 		} else {
 			r.addf(0, "", want)
 		}
@@ -146,7 +145,7 @@ func (r *patternReader) read() {
 	}
 }
 
-// offsets returns where the n values of the array begin.
+// offsets returns the offsets of the n values of the array.
 func (r *patternReader) offsets(n int) []int64 {
 	all := make([]int64, 0, n)
 	dec := json.NewDecoder(bytes.NewReader(r.data))
@@ -161,7 +160,7 @@ func (r *patternReader) offsets(n int) []int64 {
 		all = append(all, at)
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return all // cannot be: it was read before
+			return all // unreachable: the decoder has accepted the data
 		}
 	}
 	return all
@@ -171,10 +170,10 @@ func (r *patternReader) offsets(n int) []int64 {
 func (r *patternReader) add(at int64, path string, e *entry) {
 	switch {
 	case e.Pattern == nil:
-		r.addf(at, path, "it is missing")
+		r.addf(at, path, "missing")
 		return
 	case len(*e.Pattern) > maxPattern:
-		r.addf(at, path, "it has %d bytes, more than %d", len(*e.Pattern), maxPattern)
+		r.addf(at, path, "%d bytes: at most %d are allowed", len(*e.Pattern), maxPattern)
 		return
 	}
 	re, err := regexp.Compile(*e.Pattern)
@@ -205,7 +204,7 @@ func (r *patternReader) add(at int64, path string, e *entry) {
 	r.p.all = append(r.p.all, pattern{class: classOfTags(e.Tags), reason: "pattern " + reason, re: re})
 }
 
-// match returns the first pattern of the file that matches, or nil.
+// match returns the first matching pattern of the file, or nil.
 func (p *Patterns) match(userAgent string) *pattern {
 	first := len(p.all)
 	try := func(n int) {
@@ -226,8 +225,7 @@ func (p *Patterns) match(userAgent string) *pattern {
 	return &p.all[first]
 }
 
-// classOfTags returns the class that a tag of the public list, or one of ours,
-// stands for.
+// classOfTags returns the class for a tag of the public list or one of our own.
 func classOfTags(tags []string) string {
 	for _, tag := range tags {
 		if slices.Contains(ruleset.BotClasses, tag) {

@@ -55,15 +55,15 @@ func TestParsePatterns(t *testing.T) {
 func TestParsePatterns_Mistakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ json, want string }{
-		{``, "bots.json:1:1: this is not JSON: unexpected end"},
-		{"[\n {\"pattern\": \"a\"}", "bots.json:2:17: this is not JSON: unexpected end"},
+		{``, "bots.json:1:1: invalid JSON: unexpected end"},
+		{"[\n {\"pattern\": \"a\"}", "bots.json:2:17: invalid JSON: unexpected end"},
 		{`{"pattern": "a"}`, "bots.json:1:1: want an array of objects"},
 		{`null`, "bots.json:1:1: want an array of objects"},
-		{`[null]`, "bots.json:1:2: [0].pattern: it is missing"},
-		{`[] []`, "bots.json:1:4: this is not JSON"},
-		{"[\n {\"pattern\": \"abc\"},\n {\"pattern\": ]\n]", "bots.json:3:14: this is not JSON"},
-		{"[\n {\"pattern\": \"abc\"}\n {\"pattern\": \"abc\"}\n]", "bots.json:3:2: this is not JSON"},
-		{"[\n {\"pattern\": \"abc\"},\n {\"patern\": \"abc\"}\n]", "bots.json:3:2: [1].pattern: it is missing"},
+		{`[null]`, "bots.json:1:2: [0].pattern: missing"},
+		{`[] []`, "bots.json:1:4: invalid JSON"},
+		{"[\n {\"pattern\": \"abc\"},\n {\"pattern\": ]\n]", "bots.json:3:14: invalid JSON"},
+		{"[\n {\"pattern\": \"abc\"}\n {\"pattern\": \"abc\"}\n]", "bots.json:3:2: invalid JSON"},
+		{"[\n {\"pattern\": \"abc\"},\n {\"patern\": \"abc\"}\n]", "bots.json:3:2: [1].pattern: missing"},
 		{`["abc"]`, "bots.json:1:2: [0]: want an array of objects"},
 		{`[{"pattern": 1}]`, "bots.json:1:2: [0].pattern: want a string, not a number"},
 		{`[{"pattern": "abc", "tags": "seo"}]`, "bots.json:1:2: [0].tags: want an array of strings, not a string"},
@@ -71,7 +71,7 @@ func TestParsePatterns_Mistakes(t *testing.T) {
 		{`[{"pattern": "a(?!b)"}]`, "no lookaround"},
 		{`[{"pattern": ""}]`, `[0].pattern: "" matches every User-Agent`},
 		{`[{"pattern": "x*"}]`, `[0].pattern: "x*" matches every User-Agent`},
-		{`[{"pattern": "` + strings.Repeat("a", maxPattern+1) + `"}]`, "[0].pattern: it has 1001 bytes, more than 1000"},
+		{`[{"pattern": "` + strings.Repeat("a", maxPattern+1) + `"}]`, "[0].pattern: 1001 bytes: at most 1000 are allowed"},
 		{"[" + strings.Repeat(`{"pattern": "a"},`, maxPatterns) + `{"pattern": "a"}]`, fmt.Sprintf("the file has more than %d patterns", maxPatterns)},
 		{strings.Repeat(" ", maxPatternsBytes+1), "the file has more than 16 MB"},
 	} {
@@ -106,7 +106,7 @@ func TestLoadFile(t *testing.T) {
 	}
 }
 
-// Every class that tags are read as is one that boards and docs know.
+// Every class of a tag is a documented class.
 func TestClassOfTags(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{"ai-crawler", "search-engine", "seo", "feed-reader", "http-library", "monitoring",
@@ -122,15 +122,15 @@ func TestClassOfTags(t *testing.T) {
 	}
 }
 
-// plain is what Patterns does, the slow way.
+// plain is a slow reference model of Patterns.
 type plain []*regexp.Regexp
 
 func (p plain) match(userAgent string) int {
 	return slices.IndexFunc(p, func(re *regexp.Regexp) bool { return re.MatchString(userAgent) })
 }
 
-// However patterns are compiled, they match what regular expressions match, and
-// the first of them is named.
+// Compiled patterns match the same texts as regular expressions, and the first
+// match gives the reason.
 func TestPatterns_AsRegexp(t *testing.T) {
 	t.Parallel()
 	atom := rapid.SampledFrom([]string{"a", "b", "ab", "Ab", "k", "é", "K", ".", "[ab]", "[^a]", "[a-z]", "\\d", "^", "$", "\\b", "(?i:aK)", "(?i:b)", "\xff"})
@@ -225,8 +225,8 @@ func FuzzParsePatterns(f *testing.F) {
 	})
 }
 
-// made makes n patterns such as the public list has, of which one in forty is
-// more than a literal.
+// made returns n patterns like those of the public list. One in forty is more than
+// a literal.
 func made(tb testing.TB, n int) (*Patterns, plain) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var json strings.Builder
@@ -250,8 +250,8 @@ func made(tb testing.TB, n int) (*Patterns, plain) {
 	return patterns(tb, "["+json.String()+"]"), res
 }
 
-// BenchmarkPatterns compares a first verdict without a file, with files, and
-// the loop over regular expressions that the file would be otherwise.
+// BenchmarkPatterns compares an uncached verdict without a file, with files, and
+// with a loop over regular expressions instead of Patterns.
 func BenchmarkPatterns(b *testing.B) {
 	c := New(nil, 1)
 	b.Run("none", func(b *testing.B) {

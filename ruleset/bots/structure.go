@@ -5,8 +5,8 @@ import "strings"
 // minLength is the shortest User-Agent of a browser, in bytes.
 const minLength = 9
 
-// structure returns what shows that a User-Agent is not written as browsers
-// write theirs, and its class, or "".
+// structure returns a reason why a User-Agent does not have the syntax of
+// browsers, and its class, or "".
 func (t *text) structure() (class, reason string) {
 	switch {
 	case t.hasAny(injections...):
@@ -26,8 +26,8 @@ func (t *text) structure() (class, reason string) {
 	case t.app || t.phone():
 		return "", ""
 	case strings.Contains(t.lower, "mozilla/"):
-		// A browser's name behind one's own. Apps and phones do that too, without
-		// the comma.
+		// A browser's name after the program's own. Apps and phones do that too,
+		// without the comma.
 		return "other", "structure: prefix"
 	case t.hasAny(browsers...):
 		return "", ""
@@ -35,8 +35,8 @@ func (t *text) structure() (class, reason string) {
 	return "other", "structure: no browser"
 }
 
-// likeMozilla looks at a User-Agent that begins as most browsers' do:
-// Mozilla/5.0 (platform) engine (comment) product/version …
+// likeMozilla checks a User-Agent that begins as most browsers' do: Mozilla/5.0
+// (platform) engine (comment) product/version …
 func (t *text) likeMozilla() (class, reason string) {
 	_, engine, _ := strings.Cut(t.lower, "like gecko")
 	switch {
@@ -45,7 +45,8 @@ func (t *text) likeMozilla() (class, reason string) {
 	case t.comment == "":
 		return "other", "structure: no platform"
 	case engine != "" && strings.IndexByte(";,", engine[0]) >= 0 && !strings.HasPrefix(engine, ", safari"):
-		// (KHTML, like Gecko; SomeName): browsers name themselves behind it.
+		// (KHTML, like Gecko; SomeName): browsers put their name after the
+		// parentheses.
 		return "other", "structure: engine"
 	case !t.hasAny(engines...):
 		return "other", "structure: no engine"
@@ -55,8 +56,8 @@ func (t *text) likeMozilla() (class, reason string) {
 	return "", ""
 }
 
-// hasGuest reports whether a Chrome on a Mac or on Linux names something behind
-// its system in the first parentheses, as synthetic monitors do.
+// hasGuest reports whether a Chrome on a Mac or on Linux adds a name after its
+// system in the first parentheses, as synthetic monitors do.
 func (t *text) hasGuest() bool {
 	if !strings.Contains(t.lower, "chrome/") || strings.Contains(t.comment, "valve steam") {
 		return false
@@ -76,19 +77,19 @@ func (t *text) hasGuest() bool {
 // isLocale reports whether s is like en-us.
 func isLocale(s string) bool { return len(s) == 5 && s[2] == '-' }
 
-// injections are what attacks are made of.
+// injections are typical parts of attacks.
 var injections = []string{"<", "${", "() {", "{{", "(select", "union select", "union all", "sleep(", "eval(", "../"}
 
-// ownAddresses are those that browsers name of themselves.
+// ownAddresses are addresses in the User-Agents of browsers.
 var ownAddresses = []string{"bsalsa.com", "avantbrowser.com"}
 
-// engines are what a browser that begins with Mozilla names behind its platform,
-// or what the few that name nothing run on.
+// engines are the names after the platform in a browser's User-Agent that begins
+// with Mozilla, or the platforms of the few browsers without such a name.
 var engines = []string{
 	"applewebkit", "webkit/", "gecko", "khtml", "konqueror", "msie", "trident/", "presto/", "opera", "netfront", "chrome/",
 	"firefox/", "safari/", "netscape", "ucbrowser", "dillo", "netpositive", "ibrowse", "amiga", "icab",
-	// Netscape 4 and before told apart only how strong their encryption was:
-	// Mozilla/4.8 [en] (Windows NT 5.1; U)
+	// Netscape 4 and earlier only named their encryption strength: Mozilla/4.8
+	// [en] (Windows NT 5.1; U)
 	"; u)", "; i)", "; n)", "; u;", "; i;", "; n;",
 	"nintendo", "playstation", "psp (", "kindle", "silk/", "inferno", "ms-office", "dolfin/", "uc browser", "midp",
 }
@@ -100,27 +101,28 @@ var compatibles = []string{
 	"dillo", "trident", "iemobile",
 }
 
-// browsers are parts of those that do not begin with Mozilla.
+// browsers are parts of the User-Agents of browsers that do not begin with
+// Mozilla.
 var browsers = []string{
 	"opera/", "opera mini", "applewebkit", "presto/", "msie ", "lynx/", "links (", "links/", "elinks", "w3m/", "dillo/",
 	"netsurf/", "mosaic/", "uzbl", "midori/", "konqueror", "amigavoyager", "amiga-aweb", "ibrowse/", "cyberdog", "amaya/",
 	"avant browser", "icab/", "itunes/", "firefox/", "nook browser",
-	// Phones of before.
+	// Old phones.
 	"midp", "cldc", "wap browser", "wap-browser", "wap2.0", "up.browser", "up.link", "netfront", "obigo", "teleca", "dolfin",
 	"jasmine/", "semc-browser", "ucweb", "ucbrowser", "symbian", "symbos", "series60", "portalmmm", "untrusted/1.0",
-	// Boxes at a television.
+	// Set-top boxes.
 	"roku", "hbbtv", "smarttv", "smart-tv", "appletv", "playstation", "nintendo", "xbox", "wii ",
 }
 
-// apps are marks of what runs on somebody's phone: an app is used by a person,
-// too, although it shows pages its own way.
+// apps are marks of programs on phones and tablets. People use apps, although
+// apps display pages in their own way.
 var apps = []string{
 	"android", "iphone", "ipad", "ipod", "(ios ", "; ios ", " ios/", "cfnetwork/", "windows phone", "windows ce", "dalvik/",
 	"blackberry", "webos/", "tizen", "harmonyos", "openharmony", "[fban/", "apple tv",
 }
 
-// phones are how the User-Agents of phones of before begin, which go on with a
-// model: LG-KP500, Nokia6230i, MOTORIZR-Z8.
+// phones are prefixes of the User-Agents of old phones, before the model:
+// LG-KP500, Nokia6230i, MOTORIZR-Z8.
 var phones = []string{
 	"alcatel", "asus", "benq", "docomo", "dopod", "ericsson", "fly", "hp ipaq", "htc", "huawei", "j-phone", "karbonn", "kddi", "kwc-",
 	"kyocera", "lava", "lenovo", "lg", "maui", "micromax", "mitsu", "mot", "nec-", "nokia", "palm", "panasonic", "pantech", "philips",
@@ -128,7 +130,7 @@ var phones = []string{
 	"t-mobile", "telit", "toshiba", "treo", "vodafone", "zte",
 }
 
-// phone reports whether it is a phone of before.
+// phone reports whether it is an old phone.
 func (t *text) phone() bool {
 	for _, p := range phones {
 		if strings.HasPrefix(t.lower, p) && (len(t.raw) == len(p) || t.raw[len(p)] < 'a' || t.raw[len(p)] > 'z') {
@@ -138,7 +140,7 @@ func (t *text) phone() bool {
 	return false
 }
 
-// hasMailAddress reports whether there is a mail address. Browsers write some
+// hasMailAddress reports whether it contains a mail address. Browsers write some
 // versions with an @, as in ios@9.2.
 func (t *text) hasMailAddress() bool {
 	for rest := t.lower; ; {
@@ -160,13 +162,13 @@ func (t *text) hasMailAddress() bool {
 	}
 }
 
-// domains are the top-level domains that a name of a site is known by. Those
-// that files, apps or versions end with too are not here.
+// domains are top-level domains that identify the name of a site. The list
+// excludes those that are also endings of files, apps or versions.
 var domains = []string{".com", ".org", ".net", ".info", ".io", ".ai", ".co", ".eu", ".de", ".fr", ".ru", ".nl", ".it", ".es", ".pl", ".cz", ".ch", ".jp", ".cn", ".uk", ".br"}
 
-// hasDomain reports whether there is the name of a site, such as example.com,
-// outside of what tells the platform. Apps are named like sites, too: it is for
-// what does not run on a phone.
+// hasDomain reports whether it contains the name of a site, such as example.com,
+// outside the platform. It is not for User-Agents of phones, because names of
+// apps look like sites.
 func (t *text) hasDomain() bool {
 	text := t.lower
 	if t.mozilla {
@@ -180,7 +182,7 @@ func (t *text) hasDomain() bool {
 			}
 			begin, end := from+i, from+i+len(d)
 			from = end
-			// Not as in .NET or 2.3.de, and not as in com.example.app either.
+			// Exclude .NET, 2.3.de and com.example.app.
 			if begin < 2 || !isWord(text[begin-1]) || !isLetter(text[begin-2]) {
 				continue
 			}

@@ -2,23 +2,23 @@ package bots
 
 import "strings"
 
-// text is a User-Agent in the forms that rules look at it.
+// text is a User-Agent in the forms that rules need.
 type text struct {
 	raw   string
 	lower string
-	// mozilla says that it begins as those of browsers do, and comment is what
-	// stands in the first parentheses, in lower case.
+	// mozilla means that it begins like those of browsers. comment is the text in
+	// the first parentheses, in lower case.
 	mozilla bool
 	comment string
-	// said is lower without the comment of an Android browser, which has the name
-	// of the device in it: there are phones called CUBOT, Spider and Robot.
+	// said is lower without the comment of an Android browser, which contains the
+	// name of the device: there are phones called CUBOT, Spider and Robot.
 	said string
-	// app says that it runs on somebody's phone.
+	// app means that it belongs to a program on a phone or tablet.
 	app bool
 }
 
 func newText(userAgent string) text {
-	// Some lists, and some who copy from them, leave the quotes on.
+	// Some lists, and programs that copy from them, keep the quotes.
 	t := text{raw: strings.Trim(strings.TrimSpace(userAgent), `"'`)}
 	t.lower = toLower(t.raw)
 	t.mozilla = strings.HasPrefix(t.lower, "mozilla/")
@@ -43,8 +43,8 @@ func (t *text) hasAny(texts ...string) bool {
 	return false
 }
 
-// toLower returns s with ASCII letters in lower case. All else stays, byte by
-// byte, so that places in the one are places in the other.
+// toLower returns s with ASCII letters in lower case. All other bytes stay, so
+// that indexes into s and the result correspond.
 func toLower(s string) string {
 	b := []byte(s)
 	for i, c := range b {

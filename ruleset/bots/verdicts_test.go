@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// verdicts are User-Agents and what a person would say of them.
+// verdicts are User-Agents with the verdicts of a person.
 var verdicts = []struct {
 	userAgent, class, reason, device string
 }{
@@ -24,7 +24,7 @@ var verdicts = []struct {
 	{"Lynx/2.8.9rel.1 libwww-FM/2.14 SSL-MM/1.4.1 GNUTLS/3.7.1", "", "", "other"},
 	{"w3m/0.5.3+git20230121", "", "", "other"},
 	{"Links (2.29; Linux 6.8.0 x86_64; GNU C 13.2; text)", "", "", "desktop"},
-	// Programs that show pages to people at a desk.
+	// Desktop programs that show pages to people.
 	{"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Slack/4.41.97 Chrome/130.0.0.0 Electron/33.0.0 Safari/537.36 Sonic Slack_SSB/4.41.97", "", "", "desktop"},
 	{"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Mattermost/5.10.2 Chrome/130.0.0.0 Electron/33.0.0 Safari/537.36", "", "", "desktop"},
 	{"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Code/1.104.0 Chrome/138.0.0.0 Electron/37.0.0 Safari/537.36", "", "", "desktop"},
@@ -62,7 +62,7 @@ var verdicts = []struct {
 	{"Mozilla/5.0 (Windows NT 10.0; Win64; x64; Xbox; Xbox One) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/70.0.3538.102 Safari/537.36 Edge/18.18363", "", "", "tv"},
 	{"Mozilla/5.0 (Nintendo 3DS; U; ; en) Version/1.7412.EU", "", "", "other"},
 
-	// Programs that say who they are.
+	// Programs that identify themselves.
 	{googlebot, "search_engine", "token Googlebot", "other"},
 	{"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "search_engine", "token Googlebot", "mobile"},
 	{"Mozilla/5.0 (X11; Linux x86_64; Storebot-Google/1.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36", "search_engine", "token Storebot-Google", "desktop"},
@@ -91,7 +91,7 @@ var verdicts = []struct {
 	{"node", "http_library", "token node", "other"},
 	{"Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1.19041.4291", "http_library", "token WindowsPowerShell", "desktop"},
 
-	// Programs that nobody has named here.
+	// Programs that no family names.
 	{"Mozilla/5.0 (compatible; Foobot/1.0)", "crawler", "word bot", "other"},
 	{"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 ExampleCrawl/2.0", "crawler", "word crawl", "desktop"},
 	{"Mozilla/5.0 (Windows NT 6.1; WOW64; rv:38.0) Gecko/20100101 Firefox/38.0 (IndeedBot 1.1)", "search_engine", "token IndeedBot", "desktop"},

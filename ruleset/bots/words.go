@@ -2,19 +2,19 @@ package bots
 
 import "strings"
 
-// word is a word by which programs say what they do.
+// word is a word in the names of programs that identify themselves.
 type word struct {
 	text, class string
-	// from and to say that no letter stands before the word, and after it.
+	// from and to mean that no letter precedes the word, or follows it.
 	from, to bool
-	// tools says that names of apps have the word too, so that it counts only in
-	// what does not run on a phone.
+	// tools means that names of apps contain the word too, so that it counts only
+	// in User-Agents of other devices than phones.
 	tools bool
-	// unless are names of browsers and phones that have the word in them.
+	// unless lists names of browsers and phones that contain the word.
 	unless []string
 }
 
-// words are looked for in this order.
+// words is in order of precedence.
 func words() []word {
 	return []word{
 		{text: "headless", class: "headless_browser"},
@@ -49,7 +49,7 @@ func words() []word {
 		{text: "preview", class: "link_preview", tools: true},
 		{text: "thumbnail", class: "link_preview", tools: true},
 		{text: "screenshot", class: "headless_browser", tools: true},
-		// FeedReader/2.0 shows pages on a desk.
+		// FeedReader/2.0 is a desktop program for people.
 		{text: "feed", class: "feed_reader", from: true, tools: true, unless: []string{"feedreader/"}},
 		{text: "rss", class: "feed_reader", to: true, tools: true},
 		{text: "podcast", class: "feed_reader", tools: true},
@@ -62,7 +62,7 @@ func words() []word {
 	}
 }
 
-// find reports whether a User-Agent, in lower case, has the word.
+// find reports whether a User-Agent, in lower case, contains the word.
 func (w *word) find(lower string) bool {
 	for from := 0; ; {
 		i := strings.Index(lower[from:], w.text)
@@ -81,7 +81,7 @@ func (w *word) find(lower string) bool {
 	}
 }
 
-// excused reports whether the word that begins somewhere is part of another.
+// excused reports whether the word at an index is part of a word in unless.
 func (w *word) excused(lower string, begin int) bool {
 	for _, u := range w.unless {
 		if at := begin - strings.Index(u, w.text); at >= 0 && strings.HasPrefix(lower[at:], u) {

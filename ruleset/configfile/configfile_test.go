@@ -105,7 +105,7 @@ rooms:
 		if err := doc.Decode("rooms[2]", &one, nil); err != nil || one.Name != "hall" {
 			t.Errorf("%s: rooms[2]: %+v, %v", spelling, one, err)
 		}
-		if err := doc.Decode("rooms[3]", &one, nil); err == nil || !strings.Contains(err.Error(), "rooms[3]: it is missing") {
+		if err := doc.Decode("rooms[3]", &one, nil); err == nil || !strings.Contains(err.Error(), "rooms[3]: missing") {
 			t.Errorf("%s: rooms[3]: %v", spelling, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// decoder fills Go values from nodes and goes on after a mistake.
+// decoder fills Go values from nodes and continues after a mistake.
 type decoder struct {
 	doc      *Document
 	problems []*Problem
@@ -44,7 +44,7 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 		return
 	}
 	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		// A bare number is handed on too: the type says best why it wants a unit.
+		// Pass on a bare number too: the type explains best why it needs a unit.
 		if n.kind != text && n.kind != number {
 			d.addf(n, path, "want a string, not %v", n.kind)
 		} else if err := t.UnmarshalText([]byte(n.scalar)); err != nil {
@@ -150,8 +150,8 @@ func (d *decoder) decodeStruct(n *node, path string, v reflect.Value) {
 	}
 }
 
-// collectFields finds the fields of a struct by their json names, those of
-// embedded structs included.
+// collectFields finds the fields of a struct by their json names, including those
+// of embedded structs.
 func collectFields(v reflect.Value, fields map[string]reflect.Value) {
 	t := v.Type()
 	for i := range t.NumField() {

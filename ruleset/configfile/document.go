@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Limits of a document. They are far above any real configuration and bound
-// what a hostile one costs.
+// Limits of a document. They are far above any real configuration and bound the
+// cost of a hostile one.
 const (
 	MaxBytes = 1 << 20
 	maxDepth = 32
-	maxNodes = 100_000 // after aliases are followed
+	maxNodes = 100_000 // including those repeated by aliases
 )
 
 // Document is a parsed configuration file.
@@ -19,7 +19,7 @@ type Document struct {
 	root *node
 }
 
-// kind is the type of a value as it is written.
+// kind is the type of a value in the file.
 type kind int
 
 const (
@@ -35,7 +35,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "a boolean", "a number", "a string", "a list", "a table of keys"}[k]
 }
 
-// node is one value of a document, however it was spelled.
+// node is one value of a document in either spelling.
 type node struct {
 	kind         kind
 	line, column int
@@ -60,7 +60,7 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// find returns the node at a path, or else the nearest one above it and false.
+// find returns the node at a path, or the nearest one above it and false.
 func (n *node) find(path string) (*node, bool) {
 	for path != "" {
 		var next *node
@@ -90,20 +90,20 @@ func (d *Document) problem(n *node, path, message string) *Problem {
 	return &Problem{File: d.file, Line: n.line, Column: n.column, Path: path, Message: message}
 }
 
-// Decode reads the value at path ("" is the whole document, "rules" the value
-// of that key) into the struct that into points to, and then calls validate,
-// unless it is nil, for what a type cannot say; its problems have paths
-// relative to the value.
+// Decode reads the value at path ("" is the whole document, "rules" the value of
+// that key) into the struct that into points to. It then calls validate, unless
+// it is nil, for rules beyond types; paths of its problems are relative to the
+// value.
 //
-// The error joins a [*Problem] for every mistake, in the order of the file. A
-// value that could not be read is reported once, not a second time by validate.
+// The error joins a [*Problem] for every mistake, in the order of the file.
+// Decode drops problems that validate reports about values it could not read.
 //
-// A struct with a method SetDefaults() has it called before it is filled. A
-// type that implements [encoding.TextUnmarshaler] is read from a string.
+// If a struct has a method SetDefaults(), Decode calls it before filling the
+// struct. Types that implement [encoding.TextUnmarshaler] are read from a string.
 func (d *Document) Decode(path string, into any, validate func() error) error {
 	n, found := d.root.find(path)
 	if !found {
-		return d.problem(n, path, "it is missing")
+		return d.problem(n, path, "missing")
 	}
 	dec := decoder{doc: d}
 	dec.decodeInto(n, path, into)

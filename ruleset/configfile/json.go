@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// ParseJSON parses a JSON document. The file name is used in problems only and
+// ParseJSON parses a JSON document. The file name appears in problems only and
 // may be empty.
 func ParseJSON(file string, data []byte) (*Document, error) {
 	r := &jsonReader{file: file, data: data}
@@ -117,7 +117,7 @@ func (r *jsonReader) table(n *node, path string, depth int) error {
 		e.line, e.column = r.position(start)
 		below := joinPath(path, e.key)
 		if n.get(e.key) != nil {
-			r.problems = append(r.problems, r.problem(start, below, "the key is there twice"))
+			r.problems = append(r.problems, r.problem(start, below, "duplicate key"))
 		}
 		if e.value, err = r.value(below, depth+1); err != nil {
 			return err

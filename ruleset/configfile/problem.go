@@ -1,10 +1,9 @@
 // Package configfile reads configuration in YAML and JSON into Go structs,
-// strictly: an unknown key, a wrong type and a value that does not hold are all
-// problems, all of them are reported at once, and each says where it is, by
-// file, line and column and by the path of the value.
+// strictly: it reports unknown keys, wrong types and invalid values, all at once
+// and each with its place: file, line, column and the path of the value.
 //
-// Struct fields are named by their json tags, so that a struct has one schema
-// in YAML, in JSON and in Caddy's configuration.
+// Struct fields are named by their json tags, so that a struct has one schema in
+// YAML, in JSON and in Caddy's configuration.
 package configfile
 
 import (
@@ -17,15 +16,15 @@ import (
 
 // Problem is one mistake in a configuration.
 type Problem struct {
-	// File, Line and Column say where the mistake is; Line and Column count from
-	// 1. They are empty when the configuration did not come from a file, and Column
-	// when only the line is known.
+	// File, Line and Column are the place of the mistake; Line and Column count
+	// from 1. They are empty if the configuration did not come from a file.
+	// Column is also empty if only the line is known.
 	File         string
 	Line, Column int
 	// Path names the value, for example lists[0].dedup. It is empty for the
 	// whole configuration.
 	Path string
-	// Message says what is wrong, and what would be right.
+	// Message names the mistake and the remedy.
 	Message string
 }
 
@@ -53,8 +52,8 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Problems returns the problems that err holds, in order. An error of another
-// kind becomes a problem without a place. It returns nil for nil.
+// Problems returns the problems in err, in order. Any other error becomes a
+// problem without a place. It returns nil for nil.
 func Problems(err error) []*Problem {
 	if err == nil {
 		return nil
@@ -72,8 +71,8 @@ func Problems(err error) []*Problem {
 	return []*Problem{{Message: err.Error()}}
 }
 
-// Under returns err with all its problems moved below path: the problems of one
-// part of a configuration become problems of the whole.
+// Under returns err with the path of each problem prefixed by path: the problems
+// of one part of a configuration become problems of the whole.
 func Under(path string, err error) error {
 	var all []error
 	for _, p := range Problems(err) {
@@ -91,7 +90,7 @@ func joinPath(path, below string) string {
 	return path + "." + below
 }
 
-// join sorts problems by their place and makes one error of them.
+// join sorts problems by their place and joins them into one error.
 func join(problems []*Problem) error {
 	slices.SortStableFunc(problems, func(a, b *Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

@@ -11,9 +11,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// ParseYAML parses a YAML document. The file name is used in problems only and
-// may be empty. Anchors, aliases and merge keys are followed; a file holds one
-// document.
+// ParseYAML parses a YAML document. The file name appears in problems only and
+// may be empty. ParseYAML follows anchors, aliases and merge keys. A file must
+// contain one document.
 func ParseYAML(file string, data []byte) (*Document, error) {
 	r := &yamlReader{file: file, anchors: make(map[string]ast.Node)}
 	if len(data) > MaxBytes {
@@ -37,7 +37,7 @@ func ParseYAML(file string, data []byte) (*Document, error) {
 			continue
 		}
 		if bodies++; bodies > 1 {
-			return nil, r.problem(d.Body, "", "the file has more than one document")
+			return nil, r.problem(d.Body, "", "the file contains more than one document")
 		}
 		if doc.root, err = r.value(d.Body, "", 0); err != nil {
 			return nil, err
@@ -62,8 +62,8 @@ func (r *yamlReader) problem(n ast.Node, path, message string) *Problem {
 	return &Problem{File: r.file, Line: line, Column: column, Path: path, Message: message}
 }
 
-// place returns where a node begins. The token of a mapping in block style is
-// its first colon, so the key before it is asked.
+// place returns the beginning of a node. The token of a mapping in block style is
+// its first colon, so place uses the key before it.
 func place(n ast.Node) (line, column int) {
 	var t *token.Token
 	switch n := n.(type) {
@@ -82,7 +82,7 @@ func place(n ast.Node) (line, column int) {
 	return t.Position.Line, t.Position.Column
 }
 
-// value reads a node. Its error is one that makes the rest not worth reading.
+// value reads a node. An error means that reading on is pointless.
 func (r *yamlReader) value(a ast.Node, path string, depth int) (*node, error) {
 	if r.nodes++; r.nodes > maxNodes || depth > maxDepth {
 		return nil, r.problem(a, path, fmt.Sprintf("the document has more than %d values or is nested deeper than %d", maxNodes, maxDepth))
@@ -131,13 +131,13 @@ func (r *yamlReader) value(a ast.Node, path string, depth int) (*node, error) {
 		}
 		return r.value(target, path, depth+1)
 	default:
-		r.problems = append(r.problems, r.problem(a, path, "this kind of YAML value (a tag, say) is not used here"))
+		r.problems = append(r.problems, r.problem(a, path, "this kind of YAML value, such as a tag, is not supported"))
 	}
 	return n, nil
 }
 
-// table reads the keys of a mapping. A merged key (<<) stands behind one that
-// the mapping has itself.
+// table reads the keys of a mapping. The mapping's own keys take precedence over
+// merged ones (<<).
 func (r *yamlReader) table(n *node, values []*ast.MappingValueNode, path string, depth int) error {
 	var merged []*node
 	for _, v := range values {
@@ -160,7 +160,7 @@ func (r *yamlReader) table(n *node, values []*ast.MappingValueNode, path string,
 		e.line, e.column = place(v.Key)
 		below := joinPath(path, e.key)
 		if n.get(e.key) != nil {
-			r.problems = append(r.problems, r.problem(v.Key, below, "the key is there twice"))
+			r.problems = append(r.problems, r.problem(v.Key, below, "duplicate key"))
 		}
 		var err error
 		if e.value, err = r.value(v.Value, below, depth+1); err != nil {

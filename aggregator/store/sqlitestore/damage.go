@@ -12,14 +12,14 @@ import (
 	"github.com/hotboard/hotboard/internal/datadir"
 )
 
-// damageError says that the file does not hold what was written to it.
+// damageError means that the file does not hold the data written to it.
 type damageError struct{ error }
 
 func (d damageError) Unwrap() error { return d.error }
 
 func damaged(err error) error { return damageError{fmt.Errorf("the file is damaged: %w", err)} }
 
-// asDamage marks those errors that only a damaged file leads to.
+// asDamage marks errors that only a damaged file can cause.
 func asDamage(err error) error {
 	var already damageError
 	if errors.As(err, &already) {
@@ -32,7 +32,7 @@ func asDamage(err error) error {
 	return err
 }
 
-// judge notes whether an error means that the file is damaged.
+// judge records an error that means that the file is damaged.
 func (f *file) judge(err error) error {
 	err = asDamage(err)
 	var d damageError
@@ -42,8 +42,8 @@ func (f *file) judge(err error) error {
 	return err
 }
 
-// Damage returns how it is known that the file is damaged, or nil. A damaged
-// store does not get better by itself: see [Store.SetAside].
+// Damage returns the evidence that the file is damaged, or nil. A damaged store
+// does not recover by itself: see [Store.SetAside].
 func (s *Store) Damage() error {
 	if f := s.file.Load(); f != nil {
 		if err := f.damage.Load(); err != nil {
@@ -58,27 +58,26 @@ func (s *Store) Damage() error {
 	return nil
 }
 
-// SetAside closes the file and moves it, with those that SQLite keeps beside it,
-// out of the way, so that [Store.Open] creates a new one. It returns the file's
-// new path.
+// SetAside closes the file and moves it away, with the files that SQLite keeps
+// beside it, so that [Store.Open] creates a new one. It returns the file's new
+// path.
 func (s *Store) SetAside(now time.Time) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lock == nil {
-		return "", errNotOpen // the file is another process's
+		return "", errNotOpen // the file belongs to another process
 	}
-	_ = s.closeFile(errNotOpen) // it is damaged, so closing it may well fail
+	_ = s.closeFile(errNotOpen) // closing a damaged file may well fail
 	return datadir.SetAside(now, s.path, s.path+"-wal", s.path+"-shm")
 }
 
-// Check looks for damage that reading does not stumble over: it reads the whole
-// file, and adds up the entries of each board. That takes about a minute for each
-// GB, on one core. It holds nothing up, but the write-ahead log grows meanwhile.
-// What it finds, [Store.Damage] returns as well.
+// Check searches for damage that normal reads miss: it reads the whole file, and
+// adds up the entries of each board. That takes about a minute for each GB, on
+// one core. It does not block other operations, but the write-ahead log grows
+// meanwhile. [Store.Damage] also returns the damage that Check finds.
 //
-// SQLite has no checksums of pages. So Check does not find a bit that flips in a
-// number which is neither in an index nor part of a sum: in the times of an item,
-// or in a memo.
+// SQLite has no checksums of pages. So Check does not find a flipped bit in a
+// number outside indexes and sums: in the times of an item, or in a memo.
 func (s *Store) Check(ctx context.Context) error {
 	f, done, err := s.openedToRead()
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 func (f *file) check(ctx context.Context) error {
-	// Not a Tx: the end of ctx would give its connection back after Rollback.
+	// Not a Tx, which would return the connection after Rollback when ctx ends.
 	conn, err := f.reader.Conn(ctx)
 	if err != nil {
 		return err
@@ -112,7 +111,7 @@ func (f *file) check(ctx context.Context) error {
 	if found != "ok" {
 		return damaged(errors.New(found))
 	}
-	// Sets that are not sums of views have no totals.
+	// Sets other than sums of views have no totals.
 	var name string
 	err = conn.QueryRowContext(ctx, `SELECT name FROM board WHERE views <> 0 AND (views, uniques) IS NOT
 		(SELECT CAST(sum(score) AS INTEGER), sum(uniques) FROM entry WHERE board_id = board.id)`).Scan(&name)
@@ -125,7 +124,7 @@ func (f *file) check(ctx context.Context) error {
 	return checkVisitors(ctx, conn)
 }
 
-// checkVisitors reads every estimate of visitors.
+// checkVisitors decodes every estimate of visitors.
 func checkVisitors(ctx context.Context, conn *sql.Conn) error {
 	rows, err := conn.QueryContext(ctx, "SELECT board_id, sketch FROM visitors")
 	if err != nil {

@@ -23,8 +23,8 @@ var (
 	errClosed  = errors.New("the store is closed")
 )
 
-// ErrInUse is returned by Open when another process has the store open.
-var ErrInUse = errors.New("another process has it open: stop that one, or use another directory")
+// ErrInUse means that another process has the store open.
+var ErrInUse = errors.New("another process has it open: stop that process, or use another directory")
 
 // file is the database file while it is open.
 type file struct {
@@ -37,22 +37,22 @@ type file struct {
 
 	damage atomic.Pointer[error]
 
-	// SQLite removes the write-ahead log by its name when the last connection is
-	// closed, which by then may be that of a new file: so nobody may read any more
-	// when the file is closed.
+	// SQLite removes the write-ahead log by its name when the last connection
+	// closes. By then the name may belong to a new file, so all reads must end
+	// before the file closes.
 	reading sync.RWMutex
 	closed  bool
-	closing context.Context // of Check, which reads for long
+	closing context.Context // for Check, which reads for a long time
 	stop    context.CancelFunc
 }
 
-// maxViews is how many views read at once. There are two connections more: a view
-// holds one, and may need another to prepare a statement that is new. Without it
-// all views could wait for each other. Check takes the other one for minutes.
+// maxViews is the number of concurrent views. There are two more connections: a
+// view holds one, and may need another to prepare a new statement. Without it all
+// views could wait for each other. Check holds the other one for minutes.
 const maxViews = 4
 
-// Open opens the file, or creates it, if it is not open. A store that could not
-// be opened may be opened later.
+// Open opens or creates the file unless it is open. After a failure the caller
+// can try again later.
 func (s *Store) Open(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,19 +73,19 @@ func (s *Store) Open(ctx context.Context) error {
 // IsOpen reports whether the file is open.
 func (s *Store) IsOpen() bool { return s.file.Load() != nil }
 
-// Locked reports whether this process has the lock, which it takes when it opens
-// the store for the first time. Whoever does not have it leaves alone what is in
-// the same directory.
+// Locked reports whether this process has the lock, which it takes when it first
+// opens the store. A process without the lock must not touch other files in the
+// directory.
 func (s *Store) Locked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lock != nil && !s.closed
 }
 
-// fail notes why the store is not open.
+// fail records why the store is not open.
 func (s *Store) fail(err error) { s.failed.Store(&err) }
 
-// opened returns the file, or why it is not open.
+// opened returns the file, or the reason why it is not open.
 func (s *Store) opened() (*file, error) {
 	if f := s.file.Load(); f != nil {
 		return f, nil
@@ -93,8 +93,8 @@ func (s *Store) opened() (*file, error) {
 	return nil, *s.failed.Load()
 }
 
-// openedToRead is the same for who does not hold s.mu. The file stays open until
-// done is called.
+// openedToRead is opened for callers that do not hold s.mu. The file stays open
+// until the caller calls done.
 func (s *Store) openedToRead() (f *file, done func(), err error) {
 	f, err = s.opened()
 	if err != nil {
@@ -186,8 +186,8 @@ func (s *Store) CloseIfRemoved() bool {
 	return true
 }
 
-// close closes whatever is open. The last connection moves what is in the
-// write-ahead log into the file.
+// close closes all open connections. The last one moves the write-ahead log into
+// the file.
 func (f *file) close() error {
 	f.stop()
 	f.reading.Lock()
@@ -206,7 +206,8 @@ func (f *file) close() error {
 	return err
 }
 
-// closeFile closes the file, if it is open, because of why. The caller holds s.mu.
+// closeFile closes the file if it is open, for the reason why. The caller holds
+// s.mu.
 func (s *Store) closeFile(why error) error {
 	s.fail(why)
 	if f := s.file.Swap(nil); f != nil {
@@ -215,11 +216,11 @@ func (s *Store) closeFile(why error) error {
 	return nil
 }
 
-// waitBusy waits, in milliseconds, while another connection of this process has
-// the file for a moment.
+// waitBusy is how long, in milliseconds, a connection waits while another one of
+// this process holds the file.
 const waitBusy = "busy_timeout(10000)"
 
-// connect makes a pool of connections to a file.
+// connect creates a pool of connections to a file.
 func connect(path string, conns int, pragmas ...string) (*sql.DB, error) {
 	query := url.Values{"_pragma": append([]string{"temp_store(MEMORY)"}, pragmas...)}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+query.Encode())
@@ -231,8 +232,8 @@ func connect(path string, conns int, pragmas ...string) (*sql.DB, error) {
 	return db, nil
 }
 
-// private closes a file to others. SQLite gives the files that it creates beside
-// the database the mode of the database, so that one is created first.
+// private restricts a file to this user. SQLite creates the files beside the
+// database with the database's mode, so private creates the database first.
 func private(path string, create bool) error {
 	if create {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, datadir.FileMode)
@@ -254,7 +255,7 @@ func private(path string, create bool) error {
 }
 
 // lock takes a lock that ends with the process: an exclusive transaction on a
-// file of its own, which SQLite can do on every system.
+// separate file, which SQLite supports on every system.
 func lock(ctx context.Context, path string) (*sql.DB, error) {
 	if err := private(path, true); err != nil {
 		return nil, err
@@ -268,14 +269,14 @@ func lock(ctx context.Context, path string) (*sql.DB, error) {
 		case sqlite3.SQLITE_BUSY:
 			err = ErrInUse
 		case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-			err = fmt.Errorf("%w: %s is only locked and has to be empty: delete it", err, path)
+			err = fmt.Errorf("%w: %s is a lock file and must be empty: delete it", err, path)
 		}
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-// code returns the primary result code of an error of SQLite, or 0.
+// code returns the primary result code of an SQLite error, or 0.
 func code(err error) int {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -47,9 +47,9 @@ func TestOpenRefuses(t *testing.T) {
 		want string
 	}{
 		"a file in use":                 {sqlitestore.Options{Path: inUse}, "another process has it open"},
-		"another number of shards":      {sqlitestore.Options{Path: two, Shards: 3}, "created with 2 shards and is opened with 3"},
+		"another number of shards":      {sqlitestore.Options{Path: two, Shards: 3}, "has 2 shards, but the configuration has 3"},
 		"a newer schema":                {sqlitestore.Options{Path: newer}, "schema version 99"},
-		"an older schema":               {sqlitestore.Options{Path: older}, "let the log be counted again"},
+		"an older schema":               {sqlitestore.Options{Path: older}, "let the aggregator count the log again"},
 		"a file that is something else": {sqlitestore.Options{Path: noDatabase}, "not a database"},
 		"no directory":                  {sqlitestore.Options{Path: filepath.Join(dir, "missing", "x.db")}, "missing"},
 		"too many shards":               {sqlitestore.Options{Path: filepath.Join(dir, "x.db"), Shards: 1 << 20}, "shards"},

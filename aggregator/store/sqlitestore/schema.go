@@ -12,8 +12,8 @@ import (
 // schemaVersion is the user_version of the schema below.
 const schemaVersion = 3
 
-// schema is everything in the database file. Unsigned numbers are kept as the
-// signed numbers with the same bits.
+// schema is the schema of the database file. It stores unsigned numbers as signed
+// numbers with the same bits.
 const schema = `
 -- shards: how many shards the store was created with.
 CREATE TABLE meta (
@@ -123,8 +123,8 @@ CREATE TABLE memo (
 ) STRICT, WITHOUT ROWID;
 `
 
-// migrate creates the schema in an empty file and refuses any that this build
-// does not know.
+// migrate creates the schema in an empty file and refuses any schema that this
+// build does not know.
 func migrate(ctx context.Context, conn *sql.Conn, shards int) error {
 	var version int
 	if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -139,27 +139,27 @@ func migrate(ctx context.Context, conn *sql.Conn, shards int) error {
 		return nil
 	}
 	if version != schemaVersion {
-		return fmt.Errorf("the file has schema version %d, this build knows %d: use the build that wrote it, or another directory and let the log be counted again", version, schemaVersion)
+		return fmt.Errorf("the file has schema version %d, this build knows %d: use the build that wrote it, or use another directory and let the aggregator count the log again", version, schemaVersion)
 	}
-	// One flipped byte in the schema hides a table.
+	// One flipped byte in the schema can hide a table.
 	var ours int
 	if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE instr(?, sql) > 0", schema).Scan(&ours); err != nil {
 		return fmt.Errorf("reading the schema: %w", err)
 	}
 	if want := strings.Count(schema, "\nCREATE "); ours != want {
-		return damaged(fmt.Errorf("%d of its %d tables and indexes are as they were created", ours, want))
+		return damaged(fmt.Errorf("only %d of its %d tables and indexes are intact", ours, want))
 	}
 	var has string
 	err := conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'shards'").Scan(&has)
 	if errors.Is(err, sql.ErrNoRows) {
-		return damaged(errors.New("it does not have its number of shards"))
+		return damaged(errors.New("the number of shards is missing"))
 	}
 	if err != nil {
 		return fmt.Errorf("reading the number of shards: %w", err)
 	}
 	if has != strconv.Itoa(shards) {
-		return fmt.Errorf("the store was created with %s shards and is opened with %d: the number is chosen once; "+
-			"set it back, or use another directory and let the log be counted again", has, shards)
+		return fmt.Errorf("the store has %s shards, but the configuration has %d: the number is fixed at creation; "+
+			"set it back, or use another directory and let the aggregator count the log again", has, shards)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package sqlitestore keeps counts in one SQLite file, for a site that runs
-// everything in one process. The position in the log is in the same transaction
-// as the counts, and a commit is on the disk when it returns.
+// everything in one process. Each transaction stores counts together with their
+// position in the log, and a commit is on the disk when it returns.
 package sqlitestore
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// DefaultShards is the number of shards where Options names none.
+// DefaultShards is the default of Options.Shards.
 const DefaultShards = 1
 
-// Options says where the store is.
+// Options configures the store.
 type Options struct {
-	// Path is the database file. It is created when there is none; its directory
-	// has to exist. SQLite keeps files beside it, named Path-wal and Path-shm.
+	// Path is the database file. Open creates it if necessary; its directory must
+	// exist. SQLite keeps files beside it, named Path-wal and Path-shm.
 	Path string
-	// Shards is how many shards the log has. It is fixed when the store is
+	// Shards is the number of shards in the log. It is fixed when the store is
 	// created. Default: 1.
 	Shards int
-	// MemoKeep is how long what is remembered of visitors and quotas is kept after
-	// the end of its day, week or month. It has to be longer than the log goes
-	// back. Default: [store.DefaultMemoKeep].
+	// MemoKeep is how long the store keeps memos of visitors and quotas after the
+	// end of their day, week or month. It must be longer than the age of the log.
+	// Default: [store.DefaultMemoKeep].
 	MemoKeep time.Duration
 }
 
@@ -43,11 +43,11 @@ type Store struct {
 	leases store.Leases
 
 	lock    *sql.DB              // holds Path-lock until the store is closed
-	file    atomic.Pointer[file] // nil while it cannot be opened
+	file    atomic.Pointer[file] // nil while the file is not open
 	failed  atomic.Pointer[error]
-	viewing chan struct{} // a token for each view that reads
+	viewing chan struct{} // a token for each reading view
 
-	mu     sync.Mutex // of the one connection that writes
+	mu     sync.Mutex // guards the writing connection
 	terms  terms
 	ids    itemIDs
 	closed bool
@@ -56,13 +56,13 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // New returns a store that is not open yet: its methods fail until [Store.Open]
-// has succeeded.
+// succeeds.
 func New(o Options) (*Store, error) {
 	if o.Shards == 0 {
 		o.Shards = DefaultShards
 	}
 	if o.Shards < 1 || o.Shards > hit.MaxShards {
-		return nil, fmt.Errorf("opening the store %s: %d shards: there are 1 to %d", o.Path, o.Shards, hit.MaxShards)
+		return nil, fmt.Errorf("opening the store %s: %d shards: use 1 to %d", o.Path, o.Shards, hit.MaxShards)
 	}
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
@@ -74,8 +74,8 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Open opens the store, creating it if there is none. Only one process can have
-// it open.
+// Open opens the store and creates it if necessary. Only one process can have it
+// open.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := New(o)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Store) checkShard(n int) error {
 	return nil
 }
 
-// view calls fn with a session that sees the store as it is at one moment.
+// view calls fn with a session that sees a snapshot of the store.
 func (s *Store) view(ctx context.Context, fn func(*session) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (s *Store) view(ctx context.Context, fn func(*session) error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	// A query takes milliseconds; watching for the end of a context would take a
-	// goroutine for each.
+	// A query takes milliseconds; watching a context would take a goroutine for
+	// each query.
 	ctx = context.WithoutCancel(ctx)
 	f, done, err := s.openedToRead()
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Store) view(ctx context.Context, fn func(*session) error) error {
 	}}))
 }
 
-// update calls fn with a session whose writes are kept if it returns nil. The
+// update calls fn with a session, and commits its writes if fn returns nil. The
 // caller holds s.mu.
 func (s *Store) update(ctx context.Context, fn func(*session) error) error {
 	if err := ctx.Err(); err != nil {
@@ -152,7 +152,7 @@ func (s *Store) update(ctx context.Context, fn func(*session) error) error {
 	if err == nil {
 		return nil
 	}
-	// SQLite has rolled back by itself after some errors, for example a full disk.
+	// After some errors, such as a full disk, SQLite has rolled back already.
 	_ = se.exec("ROLLBACK")
 	return f.judge(err)
 }
@@ -243,7 +243,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the SQLite store cannot be read: %w", err)
+		return fmt.Errorf("reading the SQLite store: %w", err)
 	}
 	return nil
 }
