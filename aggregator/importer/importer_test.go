@@ -239,7 +239,7 @@ func TestSummary(t *testing.T) {
 	}
 	var b strings.Builder
 	s.Write(&b)
-	for _, part := range []string{"17  lines", "line 10:", "… and 1 more", "2  are for a page, but not a view: a bot's", "4  views of list articles", "the User-Agents of 1 requests: bots among them count as readers"} {
+	for _, part := range []string{"17  lines", "line 10:", "… and 1 more", "2  are for a page but do not count: a bot's", "4  views of list articles", "the User-Agents of 1 requests: bots among them count as readers"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("%q is not in\n%s", part, b.String())
 		}

@@ -88,7 +88,7 @@ func (s *Summary) Write(w io.Writer) {
 		return cmp.Or(cmp.Compare(s.Reasons[b], s.Reasons[a]), cmp.Compare(a, b))
 	})
 	for _, r := range reasons {
-		p(s.Reasons[r], "are for a page, but not a view: "+describe(r))
+		p(s.Reasons[r], "are for a page but do not count: "+describe(r))
 	}
 	lists := make([]string, 0, len(s.Views))
 	for l := range s.Views {
@@ -96,7 +96,7 @@ func (s *Summary) Write(w io.Writer) {
 	}
 	slices.Sort(lists)
 	for _, l := range lists {
-		p(s.Views[l], "views of list "+l)
+		p(s.Views[l], "views of list "+l+", duplicates included")
 	}
 	if s.Unchecked > 0 {
 		fmt.Fprintf(w, "The log lacks the User-Agents of %d requests: bots among them count as readers.\n", s.Unchecked)
