@@ -193,6 +193,9 @@ func rulesInForce(ctx context.Context, nc *nats.Conn) (*ruleset.Ruleset, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := hit.ReplyError(msg.Header); err != nil {
+		return nil, err
+	}
 	return ruleset.ParseJSON(msg.Data)
 }
 

@@ -1,6 +1,11 @@
 package hit
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
 
 // Names on the broker that edges and aggregators share.
 const (
@@ -30,6 +35,35 @@ const (
 	// SubjectRules answers any request with the rules in force, as JSON.
 	SubjectRules = "hotboard.rules"
 )
+
+// Headers of a reply that is an error, as in NATS's protocol for services.
+const (
+	HeaderError     = "Nats-Service-Error"
+	HeaderErrorCode = "Nats-Service-Error-Code"
+)
+
+// maxErrorBytes bounds the text of an error that travels in a header.
+const maxErrorBytes = 512
+
+// ErrorHeader returns the headers of a reply that is an error.
+func ErrorHeader(err error) map[string][]string {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, err.Error())
+	text = strings.ToValidUTF8(text[:min(len(text), maxErrorBytes)], "")
+	return map[string][]string{HeaderErrorCode: {"503"}, HeaderError: {text}}
+}
+
+// ReplyError returns the error that an aggregator replied with, or nil.
+func ReplyError(header interface{ Get(name string) string }) error {
+	if text := header.Get(HeaderError); text != "" {
+		return fmt.Errorf("an aggregator replied: %s", text)
+	}
+	return nil
+}
 
 // Bucket is a key-value bucket with secrets that all edges share: the keys of the
 // hashes that replace visitors, users and the keys of limits. Once a secret is

@@ -285,21 +285,30 @@ func TestReadyTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestUnreadableRequestsAreNotAnswered(t *testing.T) {
+// A failure is an answer that nobody can mistake for a fact.
+func TestFailuresAreAnswers(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
-	request[hit.Applied](f, hit.SubjectApplied, []byte(`{"edge":"edge-1"}`)) // the subscription exists
-	for _, body := range []string{"", "edge-1", `{}`, `{"edge":"NOT AN EDGE"}`, `{"edge":"` + strings.Repeat("x", 65) + `"}`} {
-		if msg, err := f.nc.Request(hit.SubjectApplied, []byte(body), 200*time.Millisecond); err == nil {
-			t.Errorf("%q was answered %s: an edge would believe that nothing is applied", body, msg.Data)
+	failed := func(body, want string) {
+		t.Helper()
+		msg, err := f.nc.Request(hit.SubjectApplied, []byte(body), brokertest.Patience)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if err := hit.ReplyError(msg.Header); err == nil || !strings.Contains(err.Error(), want) || len(msg.Data) > 0 {
+			t.Errorf("%q was answered %q, %v; want the error %q", body, msg.Data, err, want)
+		}
+	}
+	for _, body := range []string{"", "edge-1"} {
+		failed(body, "reading an edge's report")
+	}
+	for _, body := range []string{`{}`, `{"edge":"NOT AN EDGE"}`, `{"edge":"` + strings.Repeat("x", 65) + `"}`} {
+		failed(body, "is not the id of an edge")
 	}
 	if err := f.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := f.nc.Request(hit.SubjectApplied, []byte(`{"edge":"edge-1"}`), 200*time.Millisecond); err == nil {
-		t.Errorf("without a store the answer is %s", msg.Data)
-	}
+	failed(`{"edge":"edge-1"}`, "reading how far edge edge-1 is applied")
 }
 
 func TestStartRefusesALogOfOtherShards(t *testing.T) {

@@ -96,8 +96,8 @@ func (b *responder) unsubscribe() {
 	b.wg.Wait()
 }
 
-// serve answers one request concurrently with others. If it fails it sends nothing:
-// an edge must not mistake a failure for a fact, and asks again.
+// serve answers one request concurrently with others. A failure is an answer too, so
+// that an edge knows the reason at once, and not only that nobody answers.
 func (b *responder) serve(ctx context.Context, msg *nats.Msg, answer func(context.Context, []byte) (any, error)) {
 	select {
 	case b.slots <- struct{}{}:
@@ -112,6 +112,8 @@ func (b *responder) serve(ctx context.Context, msg *nats.Msg, answer func(contex
 		v, err := answer(ctx, msg.Data)
 		if err == nil {
 			err = respond(msg, v)
+		} else if ctx.Err() == nil {
+			_ = msg.RespondMsg(&nats.Msg{Header: hit.ErrorHeader(err)}) // else the edge's time-out tells it
 		}
 		b.app.metrics.answered("nats "+msg.Subject, err == nil, time.Since(began))
 		if err != nil && ctx.Err() == nil {

@@ -166,6 +166,9 @@ func (im *run) ask(ctx context.Context, edge string) (map[int]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := hit.ReplyError(msg.Header); err != nil {
+		return nil, err
+	}
 	var a hit.Applied
 	if err := json.Unmarshal(msg.Data, &a); err != nil {
 		return nil, fmt.Errorf("reading the answer on %s: %w", hit.SubjectApplied, err)

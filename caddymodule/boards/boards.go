@@ -83,6 +83,9 @@ func askAggregator(ctx context.Context, conn func() (*nats.Conn, bool), q *readi
 	if err != nil {
 		return nil, fmt.Errorf("asking an aggregator: %w", err)
 	}
+	if err := hit.ReplyError(msg.Header); err != nil {
+		return nil, fmt.Errorf("asking an aggregator: %w", err)
+	}
 	return reading.ReadAnswer(msg.Header, msg.Data)
 }
 

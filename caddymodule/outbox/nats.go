@@ -207,6 +207,9 @@ func (b *NATS) Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64
 	if err != nil {
 		return nil, fmt.Errorf("asking %s: %w", hit.SubjectApplied, err)
 	}
+	if err := hit.ReplyError(msg.Header); err != nil {
+		return nil, fmt.Errorf("asking %s: %w", hit.SubjectApplied, err)
+	}
 	// An answer without the member is not one: read as "nothing is applied", it
 	// would have everything sent again.
 	var answer struct {

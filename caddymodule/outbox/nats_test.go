@@ -260,7 +260,11 @@ func TestNATSApplied(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &w); err != nil {
 			t.Error(err)
 		}
-		if err := m.Respond([]byte(answers[w.Edge])); err != nil {
+		reply := &nats.Msg{Data: []byte(answers[w.Edge])}
+		if w.Edge == "failed" {
+			reply.Header = hit.ErrorHeader(errors.New("the store is\naway"))
+		}
+		if err := m.RespondMsg(reply); err != nil {
 			t.Error(err)
 		}
 	})
@@ -272,6 +276,9 @@ func TestNATSApplied(t *testing.T) {
 	}
 	if got, err := bus.Applied(ctx, hit.Waiting{Edge: "none"}); err != nil || len(got) != 0 {
 		t.Errorf("none: %v %v", got, err)
+	}
+	if _, err := bus.Applied(ctx, hit.Waiting{Edge: "failed"}); err == nil || !strings.Contains(err.Error(), "replied: the store is away") {
+		t.Errorf("failed: %v", err)
 	}
 	for _, edge := range []string{"error", "empty"} {
 		if got, err := bus.Applied(ctx, hit.Waiting{Edge: edge}); err == nil {
