@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/e2e/stack"
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
 // TestFullDiskOfNATS fills the disk of the log. Edges go on accepting hits, which
@@ -34,8 +37,28 @@ func TestFullDiskOfNATS(t *testing.T) {
 		return ""
 	})
 	enough(t, l, 200)
+	// Both sides name NATS and the remedy, also while there is room again: nats-server
+	// keeps the error until it restarts.
+	shown := func() string {
+		for name, url := range map[string]string{"edge": s.Edges[0].Admin + "/hotboard/-/ready", "aggregator": s.Aggregators[0].URL + "/-/ready"} {
+			status, body, err := fetch(url)
+			if err != nil {
+				return err.Error()
+			}
+			named := strings.Contains(body, string(faults.LogRefuses)) || strings.Contains(body, string(faults.LogAway))
+			if status != http.StatusServiceUnavailable || !named || !strings.Contains(body, "restart") {
+				return fmt.Sprintf("readiness of the %s: %d %s", name, status, body)
+			}
+		}
+		return ""
+	}
+	eventually(t, shown)
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
+	}
+	enough(t, l, 100)
+	if wrong := shown(); wrong != "" {
+		t.Error(wrong)
 	}
 	broker.Restart()
 	enough(t, l, 100)
