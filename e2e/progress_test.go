@@ -115,7 +115,7 @@ func TestProgressIsWatchedOnBothSides(t *testing.T) {
 		there, here := edge.Active(), a.Faults(t.Context())
 		return has(there, faults.LogRefuses, "nats.max_bytes") && has(there, faults.Behind, "maximum bytes exceeded") &&
 			has(here, faults.LogRefuses, "maximum bytes exceeded") && has(here, faults.Behind, "edge "+o.Edge()) &&
-			has(here, faults.Behind, "not applied") && has(here, faults.LogFull, "not counted")
+			has(here, faults.Behind, "unapplied messages") && has(here, faults.LogFull, "not counted")
 	})
 	close(counts.free)
 	wait("faults stay", func() bool {
