@@ -26,9 +26,9 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// AdminAPI adds to Caddy's admin API what an edge knows for its operator: whether
-// anything is wrong, samples of requests and why they were counted or not, the
-// state of a limit for a key, and the verdict on a User-Agent.
+// AdminAPI adds an edge's state to Caddy's admin API: its faults, samples of
+// requests with their verdicts, the counts of a limit for a key, and the verdict
+// on a User-Agent.
 //
 // Addresses, User-Agents and users are in the bodies of requests, because Caddy
 // logs the URLs of its admin API.
@@ -44,14 +44,14 @@ func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
 
 const adminPath = "/hotboard/"
 
-// Routes returns the routes of all that is below /hotboard/, but for what is the
-// embedded aggregator's, whose routes are longer than the first one.
+// Routes returns the routes below /hotboard/, except those of the embedded
+// aggregator, which have longer paths than the first one.
 func (*AdminAPI) Routes() []caddy.AdminRoute {
 	handler := caddy.AdminHandlerFunc(serveAdmin)
 	return []caddy.AdminRoute{{Pattern: adminPath, Handler: handler}, {Pattern: adminPath + "-/ready", Handler: handler}}
 }
 
-// adminRequest is a request for the admin API, and the configuration in force.
+// adminRequest is a request for the admin API with the configuration in force.
 type adminRequest struct {
 	*http.Request
 	app *App
@@ -61,10 +61,10 @@ type adminRequest struct {
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	path := strings.TrimPrefix(r.URL.Path, adminPath)
 	limitName, one := strings.CutPrefix(path, "limits/")
-	var endpoint func(adminRequest) (any, error) // the answer, or nil for none
+	var endpoint func(adminRequest) (any, error) // returns the answer, or nil for none
 	methods := []string{http.MethodGet}
 	switch {
-	case path == "-/ready": // has a status of its own
+	case path == "-/ready": // has its own status
 	case path == "samples":
 		endpoint = adminSamples
 	case path == "limits":
@@ -75,7 +75,7 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 		endpoint = func(r adminRequest) (any, error) { return adminLimit(r, limitName) }
 		methods = []string{http.MethodPost, http.MethodDelete}
 	default:
-		return adminError(http.StatusNotFound, "there is %s-/ready, %[1]ssamples, %[1]slimits, %[1]slimits/<name> and %[1]sbots", adminPath)
+		return adminError(http.StatusNotFound, "unknown path: use one of %s-/ready, %[1]ssamples, %[1]slimits, %[1]slimits/<name> and %[1]sbots", adminPath)
 	}
 	if !slices.Contains(methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
@@ -117,11 +117,11 @@ func adminError(status int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
 }
 
-// readyTimeout bounds the questions behind readiness, which has to fail fast.
+// readyTimeout bounds the checks behind readiness, which must fail fast.
 const readyTimeout = time.Second
 
-// adminReady answers GET /hotboard/-/ready: 200, or 503 with the faults of the edge
-// and those of its broker.
+// adminReady answers GET /hotboard/-/ready: 200, or 503 with the faults of the
+// edge and its broker.
 func adminReady(w http.ResponseWriter, r adminRequest) {
 	found := r.rt.faults.Active()
 	if b, ok := r.app.broker.(faulty); ok {
@@ -149,14 +149,14 @@ func adminSamples(r adminRequest) (any, error) {
 		}
 	}
 	if list := q.Get("list"); list != "" && r.app.List(list) == nil {
-		return nil, adminError(http.StatusNotFound, "there is no list %q", list)
+		return nil, adminError(http.StatusNotFound, "unknown list %q", list)
 	}
 	return struct {
 		Samples []samples.Sample `json:"samples"`
 	}{r.rt.samples.Latest(q.Get("list"), ruleset.Reason(q.Get("reason")), limit)}, nil
 }
 
-// limitState is a limit and what it has refused so far, by list.
+// limitState is a limit with its number of refused hits, by list.
 type limitState struct {
 	*ruleset.Limit
 	Refused map[string]uint64 `json:"refused"`
@@ -191,27 +191,27 @@ func adminLimits(r adminRequest) (any, error) {
 func counterValue(c prometheus.Counter) uint64 {
 	var m dto.Metric
 	if err := c.Write(&m); err != nil {
-		return 0 // only a mistake here gets here
+		return 0 // unreachable without a mistake in this package
 	}
 	return uint64(m.GetCounter().GetValue())
 }
 
-// limitKey is what a limit counts by, as a body spells it.
+// limitKey has the values of a limit's key, as in a request body.
 type limitKey struct {
 	List      string `json:"list"`
 	Item      string `json:"item"`
 	IP        string `json:"ip"`
 	UserAgent string `json:"user_agent"`
 	User      string `json:"user"`
-	Visitor   string `json:"visitor"` // as the site names visitors; else they go by ip and user_agent
+	Visitor   string `json:"visitor"` // as the site names visitors; default: ip and user_agent
 	Channel   string `json:"channel"`
-	Device    string `json:"device"` // default: that of user_agent
+	Device    string `json:"device"` // default: the device of user_agent
 }
 
-// windowState is what is counted of a key in one window.
+// windowState is the count of a key in one window.
 type windowState struct {
 	ruleset.Window
-	// Max is the window's, with the channel's bonus; of a rate, its burst.
+	// Max includes the channel's bonus. For a rate, it is the burst.
 	Max          int64   `json:"max"`
 	Remaining    int64   `json:"remaining"`
 	ResetSeconds float64 `json:"reset_seconds"`
@@ -219,12 +219,12 @@ type windowState struct {
 	Estimated    bool    `json:"estimated,omitempty"`
 }
 
-// adminLimit answers POST and DELETE /hotboard/limits/<name>: what is counted of
-// the key in the body, and to forget it.
+// adminLimit answers POST and DELETE /hotboard/limits/<name>: it returns or
+// resets the counts of the key in the body.
 func adminLimit(r adminRequest, name string) (any, error) {
 	l := r.app.Limit(name)
 	if l == nil {
-		return nil, adminError(http.StatusNotFound, "there is no limit %q", name)
+		return nil, adminError(http.StatusNotFound, "unknown limit %q", name)
 	}
 	var key limitKey
 	if err := readAdminBody(r, &key); err != nil {
@@ -239,7 +239,7 @@ func adminLimit(r adminRequest, name string) (any, error) {
 	if list.Votes != nil {
 		var known bool
 		if quotas, known = r.app.limits.AppendQuotas(nil, &x, c.time, r.rt.secrets.Shared); !known {
-			return nil, adminError(http.StatusServiceUnavailable, "the secrets that edges share are not known yet: see the metric hotboard_edge_salt_shared")
+			return nil, adminError(http.StatusServiceUnavailable, "the edge does not have the shared secrets yet: see the metric hotboard_edge_salt_shared")
 		}
 	}
 	if r.Method == http.MethodDelete {
@@ -264,18 +264,18 @@ func stateOf(s limit.State) windowState {
 	}
 }
 
-// client returns the client that the key of a limit is of, and the list.
+// client returns the client of a limit's key, and the list.
 func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.List, err error) {
 	bad := func(format string, args ...any) (client, *ruleset.List, error) {
 		return c, nil, adminError(http.StatusBadRequest, format, args...)
 	}
 	if list = k.list(app, l); list == nil {
-		return bad("list: name one of those that the limit %s is for", l.Name)
+		return bad("list: name a list of the limit %s", l.Name)
 	}
 	c = client{time: clock.Now(), userAgent: k.UserAgent, user: k.User, channel: k.Channel}
 	if k.IP != "" {
 		if c.ip, err = netip.ParseAddr(k.IP); err != nil {
-			return bad("ip: it is not an address such as 192.0.2.7 or 2001:db8::7")
+			return bad("ip: not an address such as 192.0.2.7 or 2001:db8::7")
 		}
 	}
 	c.who = visitors.Client(c.ip, k.UserAgent)
@@ -290,22 +290,21 @@ func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.L
 	for _, d := range l.By {
 		switch {
 		case d == ruleset.ByIP && k.IP == "":
-			return bad("ip: the limit %s counts by it", l.Name)
+			return bad("ip: missing, because the limit %s counts by it", l.Name)
 		case d == ruleset.ByItem && k.Item == "":
-			return bad("item: the limit %s counts by it", l.Name)
+			return bad("item: missing, because the limit %s counts by it", l.Name)
 		case d == ruleset.ByDevice && k.Device == "" && k.UserAgent == "":
-			return bad("device: the limit %s counts by it", l.Name)
+			return bad("device: missing, because the limit %s counts by it", l.Name)
 		case d == ruleset.ByVisitor && !visitor:
-			return bad("visitor: the limit %s counts by it; where the site names none, ip and user_agent stand in", l.Name)
+			return bad("visitor: missing, because the limit %s counts by it; ip and user_agent replace it on sites that name no visitors", l.Name)
 		case d == ruleset.ByUser && k.User == "" && !visitor:
-			return bad("user: the limit %s counts by it; where nobody is signed in, visitor or ip and user_agent stand in", l.Name)
+			return bad("user: missing, because the limit %s counts by it; visitor, or ip and user_agent, replace it if nobody is signed in", l.Name)
 		}
 	}
 	return c, list, nil
 }
 
-// list returns the list of a key. No name stands for the only one that the limit is
-// for.
+// list returns the list of a key. The default is the limit's only list.
 func (k *limitKey) list(app *App, l *ruleset.Limit) *ruleset.List {
 	var found []*ruleset.List
 	for _, list := range app.Lists {
@@ -335,7 +334,7 @@ func adminBots(r adminRequest) (any, error) {
 	if body.IP != "" {
 		var err error
 		if ip, err = netip.ParseAddr(body.IP); err != nil {
-			return nil, adminError(http.StatusBadRequest, "ip: it is not an address such as 192.0.2.7 or 2001:db8::7")
+			return nil, adminError(http.StatusBadRequest, "ip: not an address such as 192.0.2.7 or 2001:db8::7")
 		}
 	}
 	v := r.app.bots.Classify(*body.UserAgent, ip)
@@ -352,16 +351,16 @@ func adminBots(r adminRequest) (any, error) {
 	return answer, nil
 }
 
-// readAdminBody reads a JSON object. What it does not know is a mistake: an
-// operator who mistypes a name would look at another key.
+// readAdminBody reads a JSON object. It refuses unknown members: an operator who
+// mistypes a name would see another key.
 func readAdminBody(r adminRequest, into any) error {
 	dec := json.NewDecoder(io.LimitReader(r.Body, maxBodyBytes))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it is empty")
+			err = errors.New("the body is empty")
 		}
-		return adminError(http.StatusBadRequest, "the body is not the JSON object that is described in docs/admin.md: %v", err)
+		return adminError(http.StatusBadRequest, "the body is not the JSON object described in docs/admin.md: %v", err)
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func TestAdminIsPartOfCaddysAPI(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 	}}
-	for path, want := range map[string]string{"samples": `{"samples":[]}`, "limits": `"limits":[]`, "none": `{"error":"there is /hotboard/-/ready`, "-/ready": `{"ready":`} {
+	for path, want := range map[string]string{"samples": `{"samples":[]}`, "limits": `"limits":[]`, "none": `{"error":"unknown path: use one of /hotboard/-/ready`, "-/ready": `{"ready":`} {
 		resp, err := client.Get("http://caddy/hotboard/" + path)
 		if err != nil {
 			t.Fatal(err)

@@ -1,9 +1,10 @@
 // Package caddymodule is the edge: the Caddy app "hotboard", which holds the
 // rules, the spool and the connection to the log, and the HTTP handler
-// "hotboard", which tells views from other requests and answers the endpoints.
+// "hotboard", which distinguishes views from other requests and serves the
+// endpoints.
 //
-// What is counted travels to the aggregators through a spool on disk (package
-// outbox) and NATS JetStream. The edge never waits for either to serve a page.
+// Hits travel to the aggregators through a spool on disk (package outbox) and
+// NATS JetStream. The edge never waits for either to serve a page.
 package caddymodule
 
 import (
@@ -33,30 +34,30 @@ func init() {
 	caddy.RegisterModule(new(AdminAPI))
 	httpcaddyfile.RegisterGlobalOption("hotboard", parseGlobalOption)
 	httpcaddyfile.RegisterHandlerDirective("hotboard", parseDirective)
-	// After forward_auth the user is known. Everything that writes a page comes
-	// later, so that the handler sees the page as the visitor gets it.
+	// After forward_auth the user is known. All handlers that write a page come
+	// later, so the handler sees the page that the visitor gets.
 	httpcaddyfile.RegisterDirectiveOrder("hotboard", httpcaddyfile.After, "forward_auth")
 }
 
-// App is what all sites of a Caddy server have in common: what is counted, and
-// where it is sent. The handler `hotboard` in a site's routes does the counting.
+// App is the shared configuration of all sites of a Caddy server: the rules, and
+// the broker for their hits. The handler `hotboard` in a site's routes does the
+// counting.
 type App struct {
-	// What is counted, and how.
+	// The rules.
 	ruleset.Ruleset
 
-	// The directory for what must survive a crash: hits on their way, the edge's
-	// identity, and the data of the embedded broker. No two Caddy processes can
-	// share one. Default: `hotboard` in Caddy's data directory.
+	// The directory for data that must survive a crash: spooled hits, the edge's
+	// identity, and the data of the embedded broker. Caddy processes cannot share
+	// one. Default: `hotboard` in Caddy's data directory.
 	Dir string `json:"dir,omitempty"`
 
-	// Where hits are sent. Default: `{"type": "embedded"}`, which counts inside
+	// The broker for hits. Default: `{"type": "embedded"}`, which counts inside
 	// this process, in a Caddy that is built with it.
 	BrokerRaw json.RawMessage `json:"broker,omitempty" caddy:"namespace=hotboard.broker inline_key=type"`
 
-	// How many counts of limits are kept in memory, of all limits together. A
-	// count that is worth something is never forgotten; a key that finds no room is
-	// judged by an estimate. A million are less than 150 MB, taken as they are
-	// used. Default: 1000000.
+	// The maximum number of counts of all limits in memory. Limits forget only
+	// counts without effect; a key without room gets an estimate. A million take
+	// less than 150 MB, allocated on demand. Default: 1000000.
 	LimitKeys int `json:"limit_keys,omitempty"`
 
 	broker   Broker
@@ -66,8 +67,8 @@ type App struct {
 	watching context.CancelFunc
 	watcher  sync.WaitGroup
 
-	// rt is what this configuration acquired: nil before it started and when it
-	// could not.
+	// rt is the runtime of this configuration: nil before the start, or if
+	// acquiring it failed.
 	rt     atomic.Pointer[runtime]
 	mu     sync.Mutex // held to acquire and to release
 	tried  error      // why acquiring failed
@@ -83,14 +84,14 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 }
 
 const (
-	// botCache is how many User-Agents' verdicts are remembered.
+	// botCache is the number of User-Agents with a cached verdict.
 	botCache = 16384
-	// defaultLimitKeys is how many counts limits keep.
+	// defaultLimitKeys is the default of LimitKeys.
 	defaultLimitKeys = 1_000_000
 )
 
-// Provision prepares the app. It writes no file and connects to nothing, so that a
-// configuration can be validated beside a running one.
+// Provision prepares the app. It writes no file and connects to nothing, so that
+// a configuration can be validated while another runs.
 func (a *App) Provision(ctx caddy.Context) error {
 	if err := errors.Join(a.Ruleset.Provision(), caddyrules.ValidateIDs(&a.Ruleset)); err != nil {
 		return fmt.Errorf("the rules have mistakes:\n%w", err)
@@ -122,7 +123,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 	if a.BrokerRaw == nil {
 		if _, err := caddy.GetModule(embeddedBroker); err != nil {
-			return errors.New("no broker is set, and this Caddy is built without the embedded one: " +
+			return errors.New("missing: a broker; this Caddy lacks the embedded one: " +
 				"name a NATS server (in a Caddyfile: nats nats://127.0.0.1:4222), " +
 				"or build with github.com/hotboard/hotboard/caddymodule/allinone")
 		}
@@ -136,8 +137,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return register(ctx.GetMetricsRegistry())
 }
 
-// Start opens the spool and connects to the broker. What is wrong with Dir does not
-// make it fail: the site is served, and counting goes on when it can.
+// Start opens the spool and connects to the broker. A problem with Dir does not
+// make it fail: Caddy serves the site, and counting resumes when possible.
 func (a *App) Start() error {
 	rt, err := a.acquire()
 	if err != nil {
@@ -148,7 +149,7 @@ func (a *App) Start() error {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
 	rt.enter(a, conn)
-	rt.faults.Clear(faults.BotsFile, faults.Whole) // the file of this configuration was read
+	rt.faults.Clear(faults.BotsFile, faults.Whole) // Provision has read this configuration's file
 	if a.botsFile != nil {
 		ctx, stop := context.WithCancel(context.Background())
 		a.watching = stop
@@ -157,9 +158,9 @@ func (a *App) Start() error {
 	return nil
 }
 
-// acquire returns the runtime, taking it over or opening it on the first call.
-// Caddy starts apps in random order: when it starts the HTTP app first, the
-// first request gets here before Start does, and must not be lost.
+// acquire returns the runtime. On the first call it opens the runtime or takes it
+// over. Caddy starts apps in random order: if it starts the HTTP app first, the
+// first request arrives here before Start runs, and must not be lost.
 func (a *App) acquire() (*runtime, error) {
 	if rt := a.rt.Load(); rt != nil {
 		return rt, nil
@@ -185,8 +186,8 @@ func (a *App) acquire() (*runtime, error) {
 // Stop does nothing: requests may still be under way. Cleanup releases.
 func (a *App) Stop() error { return nil }
 
-// Cleanup gives back what this configuration acquired: nothing when it was only
-// validated, the runtime when it did not come to connect.
+// Cleanup releases the resources of this configuration: none if it was only
+// validated or could not acquire the runtime.
 func (a *App) Cleanup() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,8 +199,8 @@ func (a *App) Cleanup() error {
 	var errs []error
 	if rt := a.rt.Load(); rt != nil && a.tried == nil {
 		a.tried = errors.New("released")
-		// When this was the last, the outbox publishes what it can while the
-		// connection is still there.
+		// If this was the last configuration, the outbox publishes its batches
+		// while the connection still exists.
 		errs = append(errs, releaseRuntime(a.Dir))
 		rt.leave(a)
 		a.limits.Release()

@@ -11,20 +11,20 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// spoolRetryAfter is the advice to a client whose beacon the spool did not take,
-// in seconds.
+// spoolRetryAfter is the advised delay, in seconds, after the spool refuses a
+// beacon.
 const spoolRetryAfter = 10
 
-// beaconAnswer is the answer to a beacon that was understood. Reason says why
-// views of it are not counted; the page that sent it did nothing wrong.
+// beaconAnswer is the answer to a valid beacon. Reason is why its views do not
+// count; the page that sent it made no mistake.
 type beaconAnswer struct {
 	OK       bool           `json:"ok"`
 	Accepted int            `json:"accepted"`
 	Reason   ruleset.Reason `json:"reason,omitempty"`
 }
 
-// serveViews answers POST /api/views: one beacon or an array of them. When it
-// answers 202, the views are on disk.
+// serveViews answers POST /api/views: one beacon or an array of beacons. After a
+// 202, the views are on disk.
 func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
@@ -52,9 +52,9 @@ func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 		answer.Reason = against
 	} else if answer, err = h.takeReports(r, rt, reports); err != nil {
 		if gone(r, err) {
-			return nil // the hits may be on disk or not
+			return nil // the hits may or may not be on disk
 		}
-		h.logRefused("a beacon was not accepted", err)
+		h.logRefused("cannot accept a beacon", err)
 		return viewsUnavailable()
 	}
 	answer.OK = true
@@ -66,15 +66,15 @@ func viewsUnavailable() *problem {
 	return unavailable(spoolRetryAfter, "unavailable", "Views cannot be stored now. Send this again later.")
 }
 
-// logRefused logs why hits were not accepted, unless the outbox has reported it as a
-// fault: a full disk is one fault, and not one for each request.
+// logRefused logs why hits were not accepted, unless the outbox has reported a
+// fault: a full disk is one fault, not one per request.
 func (h *Handler) logRefused(what string, err error) {
 	if !errors.Is(err, outbox.ErrFull) && !errors.Is(err, outbox.ErrUnavailable) {
 		h.logger.Error(what, zap.Error(err))
 	}
 }
 
-// accepted is a view that the limits have let through.
+// accepted is a view that the limits admitted.
 type accepted struct {
 	client    *client
 	list      *ruleset.List
@@ -82,8 +82,8 @@ type accepted struct {
 	uncharged uncharged
 }
 
-// takeReports stores the views of reports as far as limits let them. An error
-// means that none is stored, or that the visitor has gone.
+// takeReports stores the views of reports that the limits admit. An error means
+// that none is stored, or that the visitor has disconnected.
 func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (answer beaconAnswer, err error) {
 	var taken []accepted
 	var hits []hit.Hit
@@ -136,7 +136,7 @@ func (h *Handler) judgeBeacon(r *http.Request, c *client) ruleset.Reason {
 	}).Against
 }
 
-// servePut answers PUT <page>/view at once; the view is written down later.
+// servePut answers PUT <page>/view at once; the outbox writes the view later.
 func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []ruleset.Target) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
@@ -168,8 +168,8 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []rul
 	return nil
 }
 
-// offerReport hands a view that was reported to the outbox, if limits let it, and
-// returns Counted or why not.
+// offerReport offers a reported view to the outbox if limits admit it, and
+// returns Counted or the reason against it.
 func (h *Handler) offerReport(c *client, t *ruleset.Target) ruleset.Reason {
 	limited, not := h.charge(c, t.List, t.Item)
 	if limited != "" {

@@ -187,7 +187,7 @@ http:// {
 			}
 		})
 	}
-	// What was refused was not stored: the next hit is that of the next view.
+	// Refused views were not stored: the next hit is that of the next view.
 	e.do(fetch(http.MethodPost, "/api/views", `{"list":"blog","articleId":"last"}`))
 	if h := log.next(t); h.Item != "last" {
 		t.Errorf("hit %+v of a refused request", h)

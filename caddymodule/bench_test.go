@@ -158,7 +158,7 @@ func BenchmarkAdded(b *testing.B) {
 			}
 			slices.Sort(added)
 			b.ReportMetric(added[len(added)/2], "added-ns")
-			b.ReportMetric(0, "ns/op") // of both together says nothing
+			b.ReportMetric(0, "ns/op") // meaningless for both together
 		})
 	}
 }

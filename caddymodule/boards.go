@@ -11,7 +11,7 @@ import (
 	"github.com/hotboard/hotboard/internal/reading"
 )
 
-// serveBoards answers a reading endpoint from what the aggregators answered last.
+// serveBoards answers a reading endpoint with the aggregators' latest answer.
 // path is the escaped path, without the prefix.
 func (h *Handler) serveBoards(w http.ResponseWriter, r *http.Request, path, rawQuery string) *problem {
 	var body []byte
@@ -23,7 +23,7 @@ func (h *Handler) serveBoards(w http.ResponseWriter, r *http.Request, path, rawQ
 	}
 	var defaultList string
 	if len(h.lists) > 0 {
-		defaultList = h.lists[0].Name // of this site, which may not be the app's first
+		defaultList = h.lists[0].Name // of this site, not always the app's first
 	}
 	q, bad := reading.Parse(path, rawQuery, body, defaultList)
 	if bad != nil {
@@ -36,7 +36,7 @@ func (h *Handler) serveBoards(w http.ResponseWriter, r *http.Request, path, rawQ
 	ans, left, stale, err := rt.boards.Get(r.Context(), q)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return nil // nobody is there to read an answer
+		return nil // the client has disconnected
 	case errors.Is(err, boards.ErrBusy):
 		boardsTotal.WithLabelValues("none").Inc()
 		return unavailable(1, "busy", "Too many different questions are waiting for an answer.")

@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxBodyBytes is the largest body that an endpoint reads.
+// maxBodyBytes is the maximum size of a request body.
 const maxBodyBytes = 64 << 10
 
-// readObjects reads a body that is a JSON object or an array of some, such as
-// example. batch says that it was an array. Members that T does not have are left
-// alone: pages outlive versions of this module.
+// readObjects reads a JSON object or an array of objects such as example. batch
+// reports an array. It ignores members that T lacks: pages outlive versions of
+// this module.
 func readObjects[T any](w http.ResponseWriter, r *http.Request, example string) (objects []T, batch bool, p *problem) {
 	body, p := readBody(w, r)
 	if p != nil {
@@ -48,13 +48,13 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "bad_body", "The body could not be read.")
 	}
-	if !utf8.Valid(body) { // which encoding/json would replace
+	if !utf8.Valid(body) { // encoding/json would replace it
 		return nil, refuse(http.StatusBadRequest, "bad_json", "The body is not UTF-8.")
 	}
 	return body, nil
 }
 
-// jsonMistake says what is wrong with a body to whom knows JSON, not Go.
+// jsonMistake describes a body's mistake to readers who know JSON but not Go.
 func jsonMistake(err error) string {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -69,7 +69,7 @@ func jsonMistake(err error) string {
 	return err.Error()
 }
 
-// article puts a or an before the name of a kind of value.
+// article prefixes the name of a kind of value with a or an.
 func article(kind string) string {
 	if strings.ContainsRune("aeio", rune(kind[0])) {
 		return "an " + kind

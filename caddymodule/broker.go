@@ -12,32 +12,32 @@ import (
 // Broker is a guest module in the namespace hotboard.broker: it connects an
 // edge to the log and to the aggregators.
 //
-// Its life is the app's: the app opens it when the configuration starts and
-// closes it after its outbox. A Broker has no Cleanup of its own, because Caddy
-// cleans modules up in random order.
+// The app controls its lifetime: it opens the broker when the configuration
+// starts and closes it after its outbox. A Broker has no Cleanup of its own,
+// because Caddy cleans up modules in random order.
 type Broker interface {
-	// ShardCount returns how many shards the log has. It is chosen once for a
-	// log, and known without asking anyone.
+	// ShardCount returns the number of shards of the log, without asking any
+	// server. The number never changes.
 	ShardCount() int
-	// Open returns a connection that is up or will be: it does not wait for a
-	// server that cannot be reached. Configurations that mean the same server
-	// share one connection.
+	// Open returns a connection that is or will be established: it does not wait
+	// for an unreachable server. Configurations with the same server share one
+	// connection.
 	Open(BrokerOptions) (*nats.Conn, error)
-	// Close gives back what Open acquired.
+	// Close releases what Open acquired.
 	Close() error
 }
 
-// faulty is a Broker that has faults of its own, beside those of the edge.
+// faulty is a Broker with faults of its own, in addition to the edge's.
 type faulty interface {
-	// Faults returns what is wrong now. It answers within ctx.
+	// Faults returns the current faults. It answers within ctx.
 	Faults(ctx context.Context) []faults.Fault
 }
 
-// BrokerOptions is what an app tells its broker.
+// BrokerOptions is the app's configuration of its broker.
 type BrokerOptions struct {
 	// Dir is the app's data directory.
 	Dir string
-	// Rules are what an aggregator inside this process counts by.
+	// Rules are the rules of an aggregator inside this process.
 	Rules *ruleset.Ruleset
 }
 

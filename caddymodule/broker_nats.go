@@ -16,22 +16,21 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// defaultShards is how many shards a log has when an aggregator with Redis
-// creates it.
+// defaultShards is the default number of shards of an aggregator with Redis.
 const defaultShards = 16
 
-// natsConnections holds the connections to NATS servers, by what they were made
-// with, so that a reload goes on using the one there is.
+// natsConnections holds the connections to NATS servers, by their settings, so
+// that a reload keeps using an existing connection.
 var natsConnections = caddy.NewUsagePool()
 
-// NATSBroker sends to a NATS server or cluster with JetStream, which the
-// aggregators read.
+// NATSBroker sends hits to a NATS server or cluster with JetStream. The
+// aggregators read from there.
 //
-// Every value may be a placeholder such as `{env.NATS_TOKEN}`, so that no secret
-// has to be in the configuration.
+// Every value may be a placeholder such as `{env.NATS_TOKEN}`, so that secrets
+// can stay out of the configuration.
 type NATSBroker struct {
 	// The servers, for example `nats://nats-1:4222` or `tls://nats.example.com`.
-	// The members of a cluster that are not listed are found out.
+	// The edge discovers the other members of a cluster.
 	URLs []string `json:"urls,omitempty"`
 
 	// A NATS credentials file (a JWT with its key).
@@ -44,11 +43,11 @@ type NATSBroker struct {
 	User     string `json:"user,omitempty"`
 	Password string `json:"password,omitempty"`
 
-	// How many shards the log has. It must be what the aggregator created the
-	// log with; the edge refuses to publish to any other. Default: 16.
+	// The number of shards of the log. It must equal the aggregator's; the edge
+	// refuses to publish to a log with another number. Default: 16.
 	Shards int `json:"shards,omitempty"`
 
-	key string // in natsConnections; empty unless open
+	key string // key in natsConnections; empty unless open
 }
 
 // CaddyModule returns the Caddy module information.
@@ -85,11 +84,11 @@ func (b *NATSBroker) Provision(caddy.Context) error {
 	return errors.Join(errs...)
 }
 
-// Validate reports what is wrong with the settings.
+// Validate reports mistakes in the settings.
 func (b *NATSBroker) Validate() error {
 	var errs []error
 	if len(b.URLs) == 0 {
-		errs = append(errs, errors.New("urls: name at least one NATS server, for example nats://127.0.0.1:4222"))
+		errs = append(errs, errors.New("urls: missing: name at least one NATS server, for example nats://127.0.0.1:4222"))
 	}
 	for _, s := range b.URLs {
 		u, err := url.Parse(s)
@@ -114,7 +113,7 @@ func (b *NATSBroker) Validate() error {
 		errs = append(errs, errors.New("use one of credentials_file, token and user"))
 	}
 	if b.Password != "" && b.User == "" {
-		errs = append(errs, errors.New("password: there is no user that it belongs to"))
+		errs = append(errs, errors.New("password: missing user"))
 	}
 	if b.Shards < 1 || b.Shards > hit.MaxShards {
 		errs = append(errs, fmt.Errorf("shards: %d is not in 1 to %d", b.Shards, hit.MaxShards))
@@ -122,15 +121,15 @@ func (b *NATSBroker) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ShardCount returns how many shards the log has.
+// ShardCount returns the number of shards of the log.
 func (b *NATSBroker) ShardCount() int { return b.Shards }
 
-// Open connects, in the background if no server answers now, and for as long as
-// it takes.
+// Open connects, in the background and without a time limit if no server answers
+// now.
 func (b *NATSBroker) Open(BrokerOptions) (*nats.Conn, error) {
 	key := strings.Join(append([]string{b.CredentialsFile, b.Token, b.User, b.Password}, b.URLs...), "\x00")
 	conn, _, err := natsConnections.LoadOrNew(key, func() (caddy.Destructor, error) {
-		// The logger outlives this configuration, as the connection may.
+		// The logger outlives this configuration, because the connection may.
 		nc, err := outbox.Connect(strings.Join(b.URLs, ","), currentlog.Logger("hotboard.broker.nats"), b.options()...)
 		if err != nil {
 			return nil, err
@@ -144,7 +143,7 @@ func (b *NATSBroker) Open(BrokerOptions) (*nats.Conn, error) {
 	return conn.(natsConnection).Conn, nil
 }
 
-// Close gives the connection back.
+// Close releases the connection.
 func (b *NATSBroker) Close() error {
 	if b.key == "" {
 		return nil
@@ -154,10 +153,10 @@ func (b *NATSBroker) Close() error {
 	return err
 }
 
-// options are what the outbox's own do not set.
+// options returns the options that the outbox does not set.
 func (b *NATSBroker) options() []nats.Option {
-	// Two refused log-ins end a connection for good by default: credentials may
-	// be put right.
+	// By default, two refused log-ins end a connection permanently, but the
+	// operator may correct the credentials.
 	opts := []nats.Option{nats.IgnoreAuthErrorAbort()}
 	switch {
 	case b.CredentialsFile != "":
@@ -172,8 +171,8 @@ func (b *NATSBroker) options() []nats.Option {
 
 type natsConnection struct{ *nats.Conn }
 
-// Destruct closes the connection. Nothing is pending: the outbox that used it
-// was closed first.
+// Destruct closes the connection. Nothing is pending: the outbox that used it was
+// closed first.
 func (c natsConnection) Destruct() error {
 	c.Close()
 	return nil
@@ -218,7 +217,7 @@ func (b *NATSBroker) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			b.Shards = n
 		default:
-			return d.Errf("unknown option %q; nats knows credentials_file, token, user and shards", option)
+			return d.Errf("unknown option %q; options of nats: credentials_file, token, user and shards", option)
 		}
 	}
 	return nil

@@ -30,15 +30,15 @@ import (
 //	}
 //
 // rules_file reads lists, limits and bots from a YAML file, such as the
-// aggregator has, while the Caddyfile is adapted: so a reload sees what changed
-// in it. Its path is relative to the Caddyfile's directory.
+// aggregator's, while the Caddyfile is adapted, so a reload reads its changes.
+// Its path is relative to the Caddyfile's directory.
 //
-// What the rules have for mistakes is reported here, where it has a line, and
-// not only when the configuration is loaded.
+// It reports mistakes in the rules here, where each has a line, before the
+// configuration is loaded.
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	d.Next() // hotboard
 	if existing != nil {
-		return nil, d.Err("the global option hotboard is there twice")
+		return nil, d.Err("duplicate global option hotboard")
 	}
 	p := caddyrules.NewParser(d)
 	app := new(App)
@@ -67,7 +67,7 @@ func (app *App) parseOption(d *caddyfile.Dispenser, p *caddyrules.Parser, option
 		return args.Word(d, &app.Dir)
 	case "nats", "embedded":
 		if app.BrokerRaw != nil {
-			return d.Errf("%s: the broker is set already", option)
+			return d.Errf("%s: a broker is already set", option)
 		}
 		var err error
 		app.BrokerRaw, err = parseBroker(d, option)
@@ -86,13 +86,13 @@ func (app *App) parseOption(d *caddyfile.Dispenser, p *caddyrules.Parser, option
 	case "rules_file", "list", "limit", "bots":
 		return p.Parse(option)
 	}
-	return d.Errf("unknown option %q; hotboard knows dir, nats, embedded, limit_keys, rules_file, list, limit and bots", option)
+	return d.Errf("unknown option %q; options of hotboard: dir, nats, embedded, limit_keys, rules_file, list, limit and bots", option)
 }
 
 func parseBroker(d *caddyfile.Dispenser, name string) ([]byte, error) {
 	id := brokerNamespace + "." + name
 	if _, err := caddy.GetModule(id); err != nil {
-		return nil, d.Errf("%s: this Caddy is built without it: build with github.com/hotboard/hotboard/caddymodule/allinone", name)
+		return nil, d.Errf("%s: this Caddy lacks the embedded broker: build Caddy with github.com/hotboard/hotboard/caddymodule/allinone", name)
 	}
 	u, err := caddyfile.UnmarshalModule(d, id)
 	if err != nil {
@@ -100,7 +100,7 @@ func parseBroker(d *caddyfile.Dispenser, name string) ([]byte, error) {
 	}
 	broker, ok := u.(Broker)
 	if !ok {
-		return nil, d.Errf("the module %s is no broker", id)
+		return nil, d.Errf("the module %s is not a broker", id)
 	}
 	return caddyconfig.JSONModuleObject(broker, "type", name, nil), nil
 }

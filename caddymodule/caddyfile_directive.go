@@ -32,7 +32,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 	for h.NextBlock(0) {
 		option := h.Val()
 		switch option {
-		case "lists", "allow_origins", "channel": // these add up
+		case "lists", "allow_origins", "channel": // these may repeat
 		default:
 			if err := args.Once(h.Dispenser, option, seen[option]); err != nil {
 				return nil, err
@@ -78,6 +78,6 @@ func (h *Handler) parseOption(d httpcaddyfile.Helper, option string) error {
 	case "debug_header":
 		return args.Toggle(d.Dispenser, &h.DebugHeader)
 	}
-	return d.Errf("unknown option %q; hotboard knows lists, prefix, allow_origins, visitor, user, user_from_body, "+
+	return d.Errf("unknown option %q; options of hotboard: lists, prefix, allow_origins, visitor, user, user_from_body, "+
 		"channel, confirm, honor_opt_out and debug_header", option)
 }

@@ -18,25 +18,25 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// referrerChannel as a source of the channel is the host of the Referer header, if
-// that is another site's.
+// referrerChannel as a source of the channel is the host of the Referer header,
+// if it is another site.
 const referrerChannel = "referrer"
 
-// client is what a request tells about who sent it. It stays in the memory of
-// this process, for the time of a request.
+// client describes the sender of a request. It stays in this process's memory for
+// the time of the request.
 type client struct {
-	time      time.Time // when the request came
+	time      time.Time // arrival of the request
 	ip        netip.Addr
 	userAgent string
 	who       visitors.Identity
-	user      string // "" where the site knows nobody
+	user      string // "" if nobody is signed in
 	channel   string
 	bot       bots.Verdict
-	page      string // the path of the page that a script reports a view of
+	page      string // path of the page whose view a script reports
 }
 
-// clientOf looks at who sent r. Handlers that come later may change the request,
-// so it is looked at before them.
+// clientOf identifies the sender of r. Call it before later handlers, because
+// they may change the request.
 func (h *Handler) clientOf(r *http.Request) client {
 	c := client{time: clock.Now(), ip: clientIP(r), userAgent: first(r.Header["User-Agent"])}
 	c.who = visitors.Client(c.ip, c.userAgent)
@@ -49,8 +49,8 @@ func (h *Handler) clientOf(r *http.Request) client {
 	return c
 }
 
-// askedFor returns what the visitor asked for, before any rewrite: the method, the
-// URL and the RequestURI.
+// askedFor returns the original request of the visitor, before any rewrite: the
+// method, the URL and the RequestURI.
 func askedFor(r *http.Request) http.Request {
 	if orig, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return orig
@@ -58,7 +58,7 @@ func askedFor(r *http.Request) http.Request {
 	return *r
 }
 
-// first returns the first value of a header; "" when there is none.
+// first returns the first value of a header, or "" if there is none.
 func first(values []string) string {
 	if len(values) == 0 {
 		return ""
@@ -66,16 +66,16 @@ func first(values []string) string {
 	return values[0]
 }
 
-// clientIP returns the address that Caddy found for the client, which heeds
-// trusted_proxies and client_ip_headers; the zero Addr when there is none, as on
-// a Unix socket.
+// clientIP returns the client's address as determined by Caddy with
+// trusted_proxies and client_ip_headers. It returns the zero Addr if there is
+// none, as on a Unix socket.
 func clientIP(r *http.Request) netip.Addr {
 	s, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	ip, _ := netip.ParseAddr(s)
 	return ip
 }
 
-// evaluate returns the value of a placeholder; "" when there is none.
+// evaluate returns the value of a placeholder, or "" if there is none.
 func evaluate(r *http.Request, placeholder string) string {
 	if placeholder == "" {
 		return ""
@@ -87,7 +87,7 @@ func evaluate(r *http.Request, placeholder string) string {
 	return repl.ReplaceAll(placeholder, "")
 }
 
-// channelOf returns the first source of the channel that says something.
+// channelOf returns the value of the first source with a valid channel.
 func (h *Handler) channelOf(r *http.Request) string {
 	for _, source := range h.Channel {
 		var c string
@@ -103,8 +103,8 @@ func (h *Handler) channelOf(r *http.Request) string {
 	return ""
 }
 
-// referrerOf returns the host of the page that led to r; "" for a page of the site
-// itself, which says nothing of where a visitor came from.
+// referrerOf returns the host of the page that led to r, or "" for a page of the
+// site itself, which does not reveal the visitor's origin.
 func referrerOf(r *http.Request) string {
 	from, err := url.Parse(r.Header.Get("Referer"))
 	if err != nil || strings.EqualFold(from.Host, r.Host) {
@@ -113,7 +113,7 @@ func referrerOf(r *http.Request) string {
 	return strings.ToLower(from.Hostname())
 }
 
-// validChannel returns c if it can be a channel.
+// validChannel returns c if it is a valid channel.
 func validChannel(c string) string {
 	if c == "" || len(c) > hit.MaxChannelBytes || hit.ValidID(c) != nil {
 		return ""
@@ -121,7 +121,7 @@ func validChannel(c string) string {
 	return c
 }
 
-// limited returns c as limits look at it.
+// limited returns c in the form that limits use.
 func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 	return limit.Hit{
 		List: l, Item: item, Channel: c.channel, Device: c.bot.Device,
@@ -129,7 +129,7 @@ func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 	}
 }
 
-// view returns a view of c's, without what is known of the item.
+// view returns a view by c, without the data of the item.
 func (c *client) view(rt *runtime, l *ruleset.List, item string) hit.Hit {
 	return hit.Hit{
 		Kind: hit.View, List: l.Name, Item: item,

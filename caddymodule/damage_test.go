@@ -16,7 +16,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// lostBatches returns how many batches the edge's faults say are lost.
+// lostBatches returns the number of lost batches in the edge's faults.
 func lostBatches(rt *runtime) (lost int) {
 	for _, f := range rt.faults.Active() {
 		if m := lostText.FindStringSubmatch(f.Message); f.Kind == faults.SpoolDamaged && m != nil {

@@ -20,64 +20,64 @@ import (
 // viewSuffix after a page's path is the endpoint that reports a view of it.
 const viewSuffix = "/view"
 
-// Handler counts the page views of a site, takes its votes, and answers the other
-// endpoints. Requests that are neither pass through it untouched.
+// Handler counts the page views of a site, takes its votes, and serves the other
+// endpoints. It passes all other requests through unchanged.
 //
-// It decides by the path that the visitor asked for, before any rewrite. A
-// matcher that the handler has limits the endpoints too.
+// It uses the path of the original request, before any rewrite. A matcher on the
+// handler also restricts the endpoints.
 //
-// The placeholder `{http.vars.hotboard.reason}` says what became of a request:
-// `counted`, or why not. It is empty for requests that are no business of it.
+// The placeholder `{http.vars.hotboard.reason}` contains the verdict on a
+// request: `counted`, or the reason against it. It is empty for unrelated
+// requests.
 type Handler struct {
-	// The names of the lists that this site counts for. Default: all.
+	// The names of this site's lists. Default: all.
 	Lists []string `json:"lists,omitempty"`
 
-	// What the paths of the endpoints begin with: with `/stats` the hot board is
-	// at `/stats/hot`, and views are reported to `/stats/api/views`.
-	// Default: nothing, so that they are `/hot` and `/api/…`.
+	// The prefix of the endpoints' paths: with `/stats` the hot board is at
+	// `/stats/hot`, and scripts report views to `/stats/api/views`. Default: no
+	// prefix, so the paths are `/hot` and `/api/…`.
 	Prefix string `json:"prefix,omitempty"`
 
 	// Other sites whose pages may use the endpoints, as origins such as
 	// `https://www.example.com`; `*` allows all.
 	AllowOrigins origins `json:"allow_origins,omitempty"`
 
-	// A placeholder that names the visitor, for example
-	// `{http.request.cookie.visitor}` for a cookie of the site's, or
-	// `{http.auth.user.id}`. Only a keyed hash of it leaves the edge. Where it is
-	// empty, and by default, a visitor is an address (of IPv6, the /64) with a
+	// A placeholder for the visitor's name, for example
+	// `{http.request.cookie.visitor}` for a cookie of the site, or
+	// `{http.auth.user.id}`. Only a keyed hash of it leaves the edge. If it is
+	// empty, and by default, a visitor is an address (for IPv6, the /64) with a
 	// User-Agent.
 	Visitor string `json:"visitor,omitempty"`
 
-	// A placeholder that names the user whom the site has signed in, for votes and
-	// for limits by user: `{http.auth.user.id}` behind an authentication,
-	// `{http.request.cookie.session}`, `{http.request.header.X-User}` that
-	// forward_auth has set. Where it is empty, and by default, the visitor stands
-	// in. Only a keyed hash of it leaves the edge.
+	// A placeholder for the signed-in user, for votes and for limits by user:
+	// `{http.auth.user.id}` behind an authentication,
+	// `{http.request.cookie.session}`, or `{http.request.header.X-User}` set by
+	// forward_auth. If it is empty, and by default, the visitor replaces the
+	// user. Only a keyed hash of it leaves the edge.
 	User string `json:"user,omitempty"`
 
 	// Whether a vote's body may name its user. Only for endpoints that visitors
-	// cannot reach, because anybody can write any name. Default: false.
+	// cannot reach, because anyone can send any name. Default: false.
 	UserFromBody bool `json:"user_from_body,omitempty"`
 
-	// Where the channel of a request is found, for limits and votes: placeholders
-	// such as `{http.request.uri.query.utm_source}` or
+	// The sources of a request's channel, for limits and votes: placeholders such
+	// as `{http.request.uri.query.utm_source}` or
 	// `{http.request.header.X-Channel}`, and `referrer` for the host of another
-	// site's page that led here. The first that says something counts: 1 to 64
-	// bytes, which leave the edge as they are. Default: requests have no channel.
+	// site's page that led here. The first non-empty source counts: 1 to 64
+	// bytes, which leave the edge unchanged. Default: requests have no channel.
 	Channel []string `json:"channel,omitempty"`
 
-	// How long the answer to a vote waits for what the aggregator says: whether it
-	// was counted, and the new score and rank. At most 10s. Default: it does not
-	// wait.
+	// How long the answer to a vote waits for the aggregator's verdict with the
+	// new score and rank. At most 10s. Default: it does not wait.
 	Confirm caddy.Duration `json:"confirm,omitempty"`
 
-	// Whether views of visitors who ask for it by `Sec-GPC: 1` or `DNT: 1` are
-	// left uncounted. Default: false.
+	// Whether to ignore views of visitors who opt out with `Sec-GPC: 1` or `DNT:
+	// 1`. Default: false.
 	HonorOptOut bool `json:"honor_opt_out,omitempty"`
 
-	// Whether to say in the response header Hotboard-Verdict what becomes of a
-	// view. It shows visitors what counts: for finding mistakes, not for ever.
-	// Default: false.
+	// Whether to send the verdict on a view in the response header
+	// Hotboard-Verdict. It shows visitors what counts: use it to find mistakes,
+	// not permanently. Default: false.
 	DebugHeader bool `json:"debug_header,omitempty"`
 
 	app      *App
@@ -105,7 +105,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.app = app.(*App)
 	if len(h.app.Ruleset.Lists) == 0 {
-		return errors.New("there is no list to count for: add one to the app hotboard (in a Caddyfile: the global option hotboard)")
+		return errors.New("no lists: add one to the app hotboard (in a Caddyfile: the global option hotboard)")
 	}
 	h.lists, h.every = h.app.Ruleset.Lists, true
 	if len(h.Lists) > 0 {
@@ -113,7 +113,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		for _, name := range h.Lists {
 			l := h.app.Ruleset.List(name)
 			if l == nil {
-				return fmt.Errorf("lists: there is no list %q", name)
+				return fmt.Errorf("lists: unknown list %q", name)
 			}
 			h.lists = append(h.lists, l)
 		}
@@ -121,7 +121,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.verdicts = map[string]verdicts{"": {
 		ruleset.NoItem: newVerdict("", ruleset.NoItem), ruleset.UnknownList: newVerdict("", ruleset.UnknownList),
 	}}
-	for _, l := range h.app.Ruleset.Lists { // bots may be counted on any
+	for _, l := range h.app.Ruleset.Lists { // any list may count bots
 		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
 	}
 	h.script = script.New(h.HonorOptOut)
@@ -132,7 +132,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	ctx := r.Context()
 	if ctx.Value(caddyhttp.ErrorCtxKey) != nil {
-		return next.ServeHTTP(w, r) // an error page, whose request was judged before
+		return next.ServeHTTP(w, r) // an error page; its request was already judged
 	}
 	asked := r.URL
 	if orig, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
@@ -167,7 +167,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 			h.serve(w, r, http.MethodPost, h.serveVotes)
 			return true
 		}
-		// escaped, because an item's id may have a slash in it
+		// escaped, because an item's id may contain a slash
 		if path := strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath()); reading.Serves(path) {
 			h.serve(w, r, reading.Methods(path), func(w http.ResponseWriter, r *http.Request) *problem {
 				return h.serveBoards(w, r, path, asked.RawQuery)
@@ -177,7 +177,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 	}
 	if r.Method == http.MethodPut || r.Method == http.MethodOptions {
 		if page, ok := strings.CutSuffix(asked.Path, viewSuffix); ok {
-			// A list without page patterns has no such endpoints.
+			// A list without page patterns lacks these endpoints.
 			targets := slices.DeleteFunc(h.match(nil, page), func(t ruleset.Target) bool { return len(t.List.Pages) == 0 })
 			if len(targets) > 0 {
 				h.serve(w, r, http.MethodPut, func(w http.ResponseWriter, r *http.Request) *problem {
@@ -190,7 +190,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 	return false
 }
 
-// serve does what all endpoints have in common.
+// serve does the common part of all endpoints.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, methods string, endpoint func(http.ResponseWriter, *http.Request) *problem) {
 	h.AllowOrigins.share(w, r)
 	if r.Method == http.MethodOptions && len(h.AllowOrigins) > 0 {
@@ -208,7 +208,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, methods string, 
 	}
 }
 
-// match appends to dst the items of this site's lists that path is a page of.
+// match appends to dst the items of this site's lists that have the page path.
 func (h *Handler) match(dst []ruleset.Target, path string) []ruleset.Target {
 	dst = h.app.Match(dst, path)
 	if h.every {

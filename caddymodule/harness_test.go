@@ -30,7 +30,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// patience bounds what is waited for; nothing takes that long unless it fails.
+// patience bounds all waits; nothing takes that long unless it fails.
 const patience = 20 * time.Second
 
 const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -69,7 +69,7 @@ func startLog(t testing.TB, shards int) *natsLog {
 				l.applied[b.Edge] = make(map[int]uint64)
 			}
 			low, _ := strconv.ParseUint(m.Header.Get(hit.HeaderLow), 10, 64)
-			l.applied[b.Edge][b.Shard] = max(l.applied[b.Edge][b.Shard], max(low, 1)-1) // what is below is lost
+			l.applied[b.Edge][b.Shard] = max(l.applied[b.Edge][b.Shard], max(low, 1)-1) // lower batches are lost
 			if b.Seq != l.applied[b.Edge][b.Shard]+1 {
 				continue // sent again
 			}

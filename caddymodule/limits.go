@@ -5,18 +5,18 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// uncharged are the limits in shadow that would have refused a view, and so were
-// not charged with it.
+// uncharged are the limits in shadow that would have refused a view, and so did
+// not charge it.
 type uncharged []*ruleset.Limit
 
-// charge charges a view of an item to the limits, and returns nothing, or the
-// reason of the limit that refuses it. takeBack needs the rest.
+// charge charges a view of an item to the limits. It returns nothing, or the
+// reason of the limit that refuses it. takeBack needs the other result.
 func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reason, uncharged) {
 	if len(h.app.Limits) == 0 {
 		return "", nil
 	}
 	if _, err := h.app.acquire(); err != nil {
-		return "", nil // nothing is counted either
+		return "", nil // the limiter counts nothing either
 	}
 	x := c.limited(l, item)
 	d := h.app.limits.Take(&x, nil, c.time)
@@ -27,7 +27,7 @@ func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reaso
 	return "", d.Shadowed
 }
 
-// takeBack undoes charge, for a view that came to nothing.
+// takeBack undoes charge for a view that was not stored.
 func (h *Handler) takeBack(c *client, l *ruleset.List, item string, not uncharged) {
 	if len(h.app.Limits) == 0 || h.app.rt.Load() == nil {
 		return
@@ -36,7 +36,7 @@ func (h *Handler) takeBack(c *client, l *ruleset.List, item string, not uncharge
 	h.app.limits.Undo(&x, nil, c.time, not...)
 }
 
-// countShadowed counts what limits in shadow would have refused.
+// countShadowed counts hits that limits in shadow would have refused.
 func countShadowed(l *ruleset.List, d *limit.Decision) {
 	for _, s := range d.Shadowed {
 		shadowedTotal.WithLabelValues(l.Name, s.Name).Inc()

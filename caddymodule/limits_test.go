@@ -110,7 +110,7 @@ func TestLimitsByWhoItIs(t *testing.T) {
 	})
 }
 
-// TestDroppedViewsUseNothingUp: what the disk does not take is not charged.
+// TestDroppedViewsUseNothingUp: limits do not charge views that the disk refuses.
 func TestDroppedViewsUseNothingUp(t *testing.T) {
 	stopClock(t)
 	log := startLog(t, 1)

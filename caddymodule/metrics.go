@@ -11,14 +11,13 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/outbox"
 )
 
-// The collectors live as long as the process, so that they go on counting
-// through reloads; Caddy makes a new registry for each configuration, which
-// register adds them to. Labels are bounded: lists are configured and reasons
-// are constants.
+// The collectors live as long as the process, so that they keep counting through
+// reloads; Caddy makes a new registry for each configuration, and register adds
+// them to it. Labels are bounded: lists are configured and reasons are constants.
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "hotboard", Subsystem: "edge", Name: "requests_total",
-		Help: "Page views and beacons by list and by what became of them.",
+		Help: "Page views and beacons by list and verdict.",
 	}, []string{"list", "reason"})
 
 	shadowedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -28,12 +27,12 @@ var (
 
 	speculativeTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "hotboard", Subsystem: "edge", Name: "speculative_total",
-		Help: "Speculative views by list and by what became of them: confirmed (the page was shown, and they are counted), expired (it was not), dropped (too many waited).",
+		Help: "Speculative views by list and outcome: confirmed (the page was shown, and they count), expired (it was not shown), dropped (too many waited).",
 	}, []string{"list", "outcome"})
 
 	boardsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "hotboard", Subsystem: "edge", Name: "boards_total",
-		Help: "Boards asked for, by answer: current, stale (no aggregator can be asked, the last answer stands in), none.",
+		Help: "Requests for boards, by answer: current, stale (the last answer, because no aggregator answers), none.",
 	}, []string{"answer"})
 )
 
@@ -52,12 +51,12 @@ func register(r prometheus.Registerer) error {
 	return nil
 }
 
-// runtimeCollector reports what the edge keeps through reloads. It reads the
-// runtimes there are when it is asked: one, but for the moments in which a
-// reload moves to another directory.
+// runtimeCollector exports metrics of the state that the edge keeps through
+// reloads. On each collection it reads the existing runtimes: one, except for the
+// moments in which a reload moves to another directory.
 type runtimeCollector struct{}
 
-// runtimeState is what runtimeCollector sums up.
+// runtimeState is the sum of the runtimes' states.
 type runtimeState struct {
 	outbox.Stats
 	limits                limit.Stats
@@ -108,21 +107,21 @@ var runtimeMetrics = []runtimeMetric{
 		func(s *runtimeState) float64 { return oneIf(s.SpoolError != nil) }),
 	gauge("publish_failing", "1 while batches cannot be published.",
 		func(s *runtimeState) float64 { return oneIf(s.PublishError != nil) }),
-	gauge("applied_failing", "1 while no aggregator says what it has counted.",
+	gauge("applied_failing", "1 while no aggregator reports applied positions.",
 		func(s *runtimeState) float64 { return oneIf(s.AppliedError != nil) }),
 	gauge("pending_views", "Pages that were fetched speculatively, and wait to be shown.",
 		func(s *runtimeState) float64 { return float64(s.pending) }),
-	gauge("limit_keys", "Counts of limits that are held.",
+	gauge("limit_keys", "Counts of limits in memory.",
 		func(s *runtimeState) float64 { return float64(s.limits.Keys) }),
-	gauge("limit_keys_max", "Counts of limits that may be held.",
+	gauge("limit_keys_max", "Maximum of hotboard_edge_limit_keys.",
 		func(s *runtimeState) float64 { return float64(s.limits.MaxKeys) }),
-	counter("limit_keys_reclaimed_total", "Counts of limits that were forgotten because they were worth nothing any more.",
+	counter("limit_keys_reclaimed_total", "Forgotten counts of limits without effect.",
 		func(s *runtimeState) float64 { return float64(s.limits.Reclaimed) }),
-	counter("limit_estimated_total", "Decisions of limits that were estimates, because more keys came than there may be.",
+	counter("limit_estimated_total", "Decisions of limits by an estimate, because the keys exceed the maximum.",
 		func(s *runtimeState) float64 { return float64(s.limits.Estimated) }),
 	gauge("broker_connected", "1 while there is a connection to the broker.",
 		func(s *runtimeState) float64 { return oneIf(s.connected) }),
-	gauge("salt_shared", "1 if this edge has the secrets of today that all edges share, 0 while it has not reached the others: a visitor of two edges counts as two, and votes with quotas are refused.",
+	gauge("salt_shared", "1 if this edge has today's shared secrets, 0 while it cannot share them: a visitor of two edges counts as two, and votes with quotas are refused.",
 		func(s *runtimeState) float64 { return oneIf(s.sharedSalt) }),
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/hotboard/hotboard/internal/reading"
 )
 
-// origins says which sites may use the endpoints from a visitor's browser: the
-// site itself, and those that are allowed.
+// origins are the sites that may use the endpoints from a visitor's browser, in
+// addition to the site itself.
 type origins []string
 
 // anyOrigin allows every site.
 const anyOrigin = "*"
 
-// provision brings the origins to the form in which browsers send them.
+// provision converts the origins to the form that browsers send.
 func (o origins) provision() error {
 	for i, s := range o {
 		if s == anyOrigin {
@@ -36,8 +36,8 @@ func (o origins) allow(origin string) bool {
 	return slices.Contains(o, anyOrigin) || slices.Contains(o, strings.ToLower(origin))
 }
 
-// check refuses a request that changes something when another site's page made
-// the visitor's browser send it.
+// check refuses a request with side effects if another site's page made the
+// visitor's browser send it.
 func (o origins) check(r *http.Request) *problem {
 	origin := r.Header.Get("Origin")
 	if origin != "" && o.allow(origin) {
@@ -46,7 +46,7 @@ func (o origins) check(r *http.Request) *problem {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "same-site", "none":
 		return nil
-	case "": // an old browser, plain HTTP, or no browser
+	case "": // an old browser, plain HTTP, or another program
 		if origin == "" {
 			return nil
 		}
@@ -72,12 +72,13 @@ func (o origins) share(w http.ResponseWriter, r *http.Request) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Expose-Headers", reading.StaleHeader+", Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset")
 	if slices.Contains(o, strings.ToLower(origin)) {
-		// A site that is named may vote for who is signed in; * is no reason to.
+		// A site named in the list may vote for the signed-in user; * does not
+		// permit it.
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}
 }
 
-// preflight answers a browser that asks whether it may send a request.
+// preflight answers a browser's CORS preflight request.
 func (o origins) preflight(w http.ResponseWriter, methods string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Methods", methods)

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// problem is a refusal: a status, a code for programs, and a sentence for
-// people.
+// problem is a refusal: a status, a code for programs, and a sentence for people.
 type problem struct {
 	status     int
 	code       string
@@ -29,14 +28,14 @@ func methodNotAllowed(allow string) *problem {
 	return p
 }
 
-// unavailable is refuse for what will pass.
+// unavailable is refuse for temporary problems.
 func unavailable(retryAfter int, code, format string, args ...any) *problem {
 	p := refuse(http.StatusServiceUnavailable, code, format, args...)
 	p.retryAfter = retryAfter
 	return p
 }
 
-// problemBody is the same in a body.
+// problemBody is a problem in a response body.
 type problemBody struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -56,10 +55,10 @@ func (p *problem) write(w http.ResponseWriter) {
 	}{problemBody{p.code, p.message}, p.retryAfter})
 }
 
-// writeJSON answers with v, which nobody may keep.
+// writeJSON answers with v and forbids caching.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	data, err := json.Marshal(v)
-	if err != nil { // the types are ours: only a mistake here gets here
+	if err != nil { // unreachable without a mistake in our types
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
@@ -68,5 +67,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(data)+1))
 	w.WriteHeader(status)
-	w.Write(append(data, '\n')) // an error means that the visitor has gone
+	w.Write(append(data, '\n')) // an error means that the visitor has disconnected
 }

@@ -17,39 +17,39 @@ import (
 )
 
 const (
-	// maxFingerprintBytes is the longest fingerprint of a client.
+	// maxFingerprintBytes is the maximum length of a client's fingerprint.
 	maxFingerprintBytes = 512
-	// maxPageBytes is the longest path and query of a page.
+	// maxPageBytes is the maximum length of a page's path and query.
 	maxPageBytes = 8192
 )
 
-// beacon is one view that a page's script reports, as a body spells it. It names
-// the item, or the page, or both.
+// beacon is one view that a page's script reports, as in a request body. It names
+// the item, the page, or both.
 type beacon struct {
 	ArticleID string `json:"articleId"`
 	// Page is the path of the page with its query, as the visitor's browser shows
-	// it. Without ArticleID, the items are those that the page is one of.
+	// it. Without ArticleID, the items are those of the page.
 	Page string `json:"page"`
-	// List is needed with ArticleID when there are several.
+	// List is required with ArticleID if there are several lists.
 	List string `json:"list"`
 	// PublishedAt is when the article was published, RFC 3339.
 	PublishedAt string `json:"publishedAt"`
-	// Fingerprint tells visitors behind one address apart.
+	// Fingerprint distinguishes visitors behind one address.
 	Fingerprint string `json:"fingerprint"`
 }
 
-// report is a beacon that can be used.
+// report is a valid beacon.
 type report struct {
 	client    client // with the beacon's fingerprint
 	list      *ruleset.List
 	item      string
 	page      *url.URL
-	published int64 // in milliseconds since the Unix epoch; 0 when it does not say
+	published int64 // in milliseconds since the Unix epoch; 0 if absent
 
-	waited pending.Taken // the views that waited for the page
+	waited pending.Taken // pending views of the page
 }
 
-// readBeacons checks all beacons, or says what is wrong with the first that is.
+// readBeacons checks all beacons, and describes the first mistake.
 func (h *Handler) readBeacons(r *http.Request, c *client, beacons []beacon) ([]report, *problem) {
 	reports := make([]report, len(beacons))
 	for i := range beacons {
@@ -106,8 +106,7 @@ func (h *Handler) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
 	return nil
 }
 
-// listNamed returns the list that a beacon is for. No name stands for the only
-// one.
+// listNamed returns the list of a beacon. The default is the only list.
 func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
 	var views []*ruleset.List
 	for _, l := range h.lists {
@@ -118,7 +117,7 @@ func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
 				return l, nil
 			}
 		case l.Name == name && l.Votes != nil:
-			return nil, refuse(http.StatusBadRequest, "not_views", "The list %s is one of votes, which go to %s/api/votes.", name, h.Prefix)
+			return nil, refuse(http.StatusBadRequest, "not_views", "The list %s is a poll: send votes to %s/api/votes.", name, h.Prefix)
 		}
 	}
 	switch {
@@ -127,15 +126,15 @@ func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
 	case len(views) == 1:
 		return views[0], nil
 	}
-	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing, and there is not exactly one here.")
+	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing. It is optional only if there is exactly one.")
 }
 
-// takesBeacons reports whether a page's script can report views in a list.
+// takesBeacons reports whether a page's script can report views of a list.
 func (h *Handler) takesBeacons(l *ruleset.List) bool {
 	return l.Votes == nil && !h.app.CountsBots(l.Name)
 }
 
-// reported is a view that a report stands for, or why it stands for none.
+// reported is a view from a report, or the reason why the report has none.
 type reported struct {
 	list      *ruleset.List // nil if reason is NoItem
 	item      string
@@ -144,10 +143,10 @@ type reported struct {
 	from      hit.Source
 }
 
-// viewsOf returns the views that a report stands for: the speculative ones that
-// wait for its page, which are then no longer waiting, or else those of the page's
-// path; and that of the item it names. There is one at least. rt is nil when the
-// views are not to be counted.
+// viewsOf returns the views of a report: the pending views of its page, which it
+// removes from the waiting ones, or else the views of the page's path; and the
+// view of the named item. It returns at least one. rt is nil if the views must
+// not count.
 func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported {
 	var views []reported
 	if rep.page != nil && rt != nil {
@@ -179,8 +178,8 @@ func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported 
 	return views
 }
 
-// viewsOfPage returns the views of the items whose page a report is of; one that
-// says NoItem when there is none.
+// viewsOfPage returns the views of a reported page's items, or one with NoItem if
+// there are none.
 func (h *Handler) viewsOfPage(r *http.Request, rep *report) []reported {
 	var views []reported
 	var asked *http.Request // for the page
@@ -194,7 +193,7 @@ func (h *Handler) viewsOfPage(r *http.Request, rep *report) []reported {
 			}
 			nameItem(asked, &t)
 			if t.Item == "" && t.Reason == "" {
-				continue // no item's page, or one that only the page's response names
+				continue // not an item's page, or one that only the response names
 			}
 		}
 		views = append(views, reported{list: t.List, item: t.Item, reason: t.Reason})
@@ -205,8 +204,8 @@ func (h *Handler) viewsOfPage(r *http.Request, rep *report) []reported {
 	return views
 }
 
-// requestFor returns the request by which the sender of r would ask for a page, so
-// that placeholders have the values that they have there.
+// requestFor returns the request that the sender of r would make for a page, so
+// that placeholders have the same values as there.
 func requestFor(r *http.Request, page *url.URL) *http.Request {
 	asked := r.Clone(context.WithoutCancel(r.Context()))
 	asked.Method, asked.URL, asked.RequestURI = http.MethodGet, page, page.RequestURI()

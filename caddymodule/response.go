@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// What follows makes a view the response writer that notes the status, and with
-// debug_header writes the verdict when the header is about to be written.
+// These methods make a view a response writer that notes the status and, with
+// debug_header, writes the verdict just before the header.
 
 // WriteHeader implements [http.ResponseWriter].
 func (v *view) WriteHeader(status int) {
@@ -22,19 +22,20 @@ func (v *view) Write(p []byte) (int, error) {
 	return v.ResponseWriter.Write(p)
 }
 
-// ReadFrom implements [io.ReaderFrom], by which files are sent without a copy.
+// ReadFrom implements [io.ReaderFrom], which sends files without a copy.
 func (v *view) ReadFrom(r io.Reader) (int64, error) {
 	v.answers(http.StatusOK)
 	return v.ResponseWriterWrapper.ReadFrom(r)
 }
 
-// FlushError is what [http.ResponseController] flushes by.
+// FlushError lets [http.ResponseController] flush.
 func (v *view) FlushError() error {
 	v.answers(http.StatusOK)
 	return http.NewResponseController(v.ResponseWriter).Flush()
 }
 
-// Hijack is what [http.ResponseController] hijacks by. What follows is no page.
+// Hijack lets [http.ResponseController] take over the connection. The response is
+// then no page.
 func (v *view) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(v.ResponseWriter).Hijack()
 	if err == nil && v.status == 0 {
@@ -43,7 +44,7 @@ func (v *view) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// answers notes the status of the response, unless it is only informational.
+// answers records the status of the response, unless it is only informational.
 func (v *view) answers(status int) {
 	if v.status != 0 || status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return

@@ -29,16 +29,16 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// runtimes holds what outlives a configuration, by data directory. A reload
-// takes over the runtime there is; it is closed when no configuration has it.
+// runtimes holds the state that outlives a configuration, by data directory. A
+// reload takes over the existing runtime; the last configuration closes it.
 var runtimes = caddy.NewUsagePool()
 
-// closeTimeout is how long a closing outbox goes on publishing. What it does
-// not get rid of is on disk, for the next start.
+// closeTimeout is how long a closing outbox keeps publishing. The rest stays on
+// disk for the next start.
 const closeTimeout = 2 * time.Second
 
-// runtime is what an edge keeps through reloads: its spool, its secrets, the counts
-// of its limits, and the last answers of the aggregators.
+// runtime is the state of an edge that survives reloads: its spool, its secrets,
+// the counts of its limits, and the last answers of the aggregators.
 type runtime struct {
 	shards   int
 	faults   *faults.Registry
@@ -50,7 +50,7 @@ type runtime struct {
 	visitors *visitors.Pseudonyms
 	boards   *boards.Boards
 	conns    succession.Of[*nats.Conn]
-	// rules are the limits that are told what aggregators have counted.
+	// rules are the limits that receive the aggregators' counts.
 	rules    succession.Of[*limit.Rules]
 	outcomes *outcomes.Outcomes
 	apps     succession.Of[*App]
@@ -59,8 +59,8 @@ type runtime struct {
 	done sync.WaitGroup
 }
 
-// acquireRuntime returns the runtime of dir, which it opens unless another
-// configuration has. releaseRuntime gives it back.
+// acquireRuntime returns the runtime of dir, and opens it if no other
+// configuration has. releaseRuntime releases it.
 func acquireRuntime(dir string, shards int) (*runtime, error) {
 	v, _, err := runtimes.LoadOrNew(dir, func() (caddy.Destructor, error) {
 		return openRuntime(dir, shards)
@@ -87,12 +87,12 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.secrets.Enter(a, &a.Ruleset)
 }
 
-// leave takes them back, so that those of the configuration before it, if it is
-// still there, are in force again.
+// leave removes them, so that those of the previous configuration, if it still
+// exists, are in force again.
 func (rt *runtime) leave(a *App) {
 	rt.conns.Leave(a)
 	rt.rules.Leave(a)
-	conn, _ := rt.conns.Current() // nil: nobody is left
+	conn, _ := rt.conns.Current() // nil if no configuration is left
 	rt.outcomes.Follow(conn)
 	rt.apps.Leave(a)
 	rt.secrets.Leave(a)
@@ -101,7 +101,7 @@ func (rt *runtime) leave(a *App) {
 	}
 }
 
-// learn tells the limits in force what an aggregator has counted.
+// learn passes an aggregator's count to the limits in force.
 func (rt *runtime) learn(used hit.UsedQuota) {
 	if rules, ok := rt.rules.Current(); ok {
 		rules.Learn(used)
@@ -113,8 +113,8 @@ func releaseRuntime(dir string) error {
 	return err
 }
 
-// newFaults returns a registry for the faults of an edge. No logger is enough for
-// the names of its metrics.
+// newFaults returns a registry for the faults of an edge. Its metrics need no
+// logger.
 func newFaults(logger *zap.Logger) *faults.Registry {
 	log := slog.New(slog.DiscardHandler)
 	if logger != nil {
@@ -129,7 +129,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 		limits: limit.New(defaultLimitKeys), pending: pending.New(countSpeculative), samples: samples.New(), visitors: visitors.New(),
 	}
 	if err := datadir.Tidy(dir); err != nil {
-		currentlog.Logger("hotboard").Warn("files that a crash has left behind stay; they do no harm", zap.Error(err))
+		currentlog.Logger("hotboard").Warn("cannot remove files left by a crash; they do no harm", zap.Error(err))
 	}
 	rt.secrets = secrets.Open(filepath.Join(dir, "salts.json"), rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
 	var err error
@@ -143,7 +143,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	rt.stop = stop
 	bus := outbox.NewNATS(func() *nats.Conn {
-		nc, _ := rt.conns.Current() // nil before any configuration has connected
+		nc, _ := rt.conns.Current() // nil before a configuration has connected
 		return nc
 	}, shards)
 	rt.done.Go(func() { rt.outbox.Run(ctx, bus) })
@@ -151,7 +151,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	return rt, nil
 }
 
-// Destruct writes down what was accepted, publishes what it can, and closes the
+// Destruct writes accepted hits to disk, publishes what it can, and closes the
 // spool.
 func (rt *runtime) Destruct() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

@@ -11,10 +11,10 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/caddyrules"
 )
 
-// maxConfirm is how long the answer to a vote may wait.
+// maxConfirm is the maximum of the handler's Confirm.
 const maxConfirm = caddy.Duration(10 * time.Second)
 
-// validate reports what is wrong with the handler's settings, everything at once.
+// validate reports all mistakes in the handler's settings at once.
 func (h *Handler) validate() error {
 	var errs []error
 	check := func(option, value string) {

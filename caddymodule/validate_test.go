@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// What only JSON can say: the Caddyfile is held by testdata.
+// Mistakes that only JSON can contain: testdata covers the Caddyfile.
 func TestHandlerIsValidated(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -22,12 +22,12 @@ func TestHandlerIsValidated(t *testing.T) {
 		{Handler{UserFromBody: true}, ""},
 		{Handler{Confirm: caddy.Duration(10 * time.Second)}, ""},
 
-		{Handler{User: "{cookie.session}"}, "user: {cookie.session} is short for the Caddyfile alone: write {http.request.cookie.session}"},
+		{Handler{User: "{cookie.session}"}, "user: {cookie.session} works only in a site of a Caddyfile: write {http.request.cookie.session}"},
 		{Handler{Visitor: "{}"}, `visitor: "{}" is not a placeholder`},
 		{Handler{Visitor: "{a visitor}"}, `visitor: "{a visitor}" is not a placeholder`},
 		{Handler{User: "{http.auth.user.id"}, "is not a placeholder"},
 		{Handler{User: "{system.hostname}{time.now.unix}"}, "user: {system.hostname}{time.now.unix} is the same for every request"},
-		{Handler{Channel: []string{"{query.from}"}}, "channel: {query.from} is short for the Caddyfile alone: write {http.request.uri.query.from}"},
+		{Handler{Channel: []string{"{query.from}"}}, "channel: {query.from} works only in a site of a Caddyfile: write {http.request.uri.query.from}"},
 		{Handler{Channel: []string{""}}, `channel: "" is neither`},
 		{Handler{Confirm: caddy.Duration(10*time.Second + 1)}, "confirm: 10.000000001s is not between 0 and 10s"},
 		{Handler{Confirm: -1}, "confirm: -1ns is not between 0 and 10s"},

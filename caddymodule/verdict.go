@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// verdictHeader says, with debug_header, what becomes of a request.
+	// verdictHeader contains the verdict on a request, with debug_header.
 	verdictHeader = "Hotboard-Verdict"
-	// reasonVar is the same for access logs: {http.vars.hotboard.reason}.
+	// reasonVar is the variable with the verdict for access logs:
+	// {http.vars.hotboard.reason}.
 	reasonVar = "hotboard.reason"
 )
 
-// reasons are those that the edge gives to requests for a list, beside those of
-// limits.
+// reasons are the edge's reasons for requests to a list, besides those of limits.
 var reasons = map[hit.Kind][]ruleset.Reason{
 	hit.View: {
 		ruleset.Counted, ruleset.Method, ruleset.Push, ruleset.Range, ruleset.Speculative, ruleset.NotDocument,
@@ -32,12 +32,12 @@ var reasons = map[hit.Kind][]ruleset.Reason{
 		ruleset.Counted, ruleset.Speculative, ruleset.Bot, ruleset.DroppedQueueFull, ruleset.Unavailable,
 		ruleset.BadItem, ruleset.UnknownItem, ruleset.NotOpen, ruleset.Closed,
 		ruleset.BadChannel, ruleset.BadUser, ruleset.UserRequired, ruleset.UserMismatch, ruleset.UserNotAllowed,
-		// what an aggregator said to a vote that asked
+		// an aggregator's verdicts on a vote with confirmation
 		ruleset.Duplicate, ruleset.OverQuota, ruleset.Invalid,
 	},
 }
 
-// verdicts is what is kept ready for each reason, for one list.
+// verdicts holds prepared values for each reason of one list.
 type verdicts map[ruleset.Reason]verdict
 
 type verdict struct {
@@ -62,13 +62,13 @@ func verdictsOf(l *ruleset.List, limits []*ruleset.Limit) verdicts {
 	return m
 }
 
-// conclude counts what became of a request of c for an item, leaves it for the
-// access log, and shows it among the samples. Of several lists, the log has the
-// last. The list is nil for a request that is for none.
+// conclude counts the verdict on a request of c for an item, sets it for the
+// access log, and adds a sample. With several lists, the log has the last
+// verdict. The list is nil for a request without one.
 func (h *Handler) conclude(r *http.Request, c *client, l *ruleset.List, item string, reason ruleset.Reason) {
 	name := nameOf(l)
 	v, ok := h.verdicts[name][reason]
-	if !ok { // what an aggregator of a later version says
+	if !ok { // a verdict of a newer aggregator
 		v = newVerdict(name, reason)
 	}
 	v.counter.Inc()
@@ -76,8 +76,7 @@ func (h *Handler) conclude(r *http.Request, c *client, l *ruleset.List, item str
 	h.sample(r, c, name, item, reason)
 }
 
-// sample keeps a request among the samples, if they admit another one of its
-// reason now.
+// sample keeps a sample of a request if there is room for its reason.
 func (h *Handler) sample(r *http.Request, c *client, list, item string, reason ruleset.Reason) {
 	rt := h.app.rt.Load()
 	if rt == nil || !rt.samples.Admits(reason, c.time) {
@@ -97,7 +96,7 @@ func (h *Handler) sample(r *http.Request, c *client, list, item string, reason r
 	rt.samples.Add(s)
 }
 
-// nameOf returns the name of a list; nothing for nil.
+// nameOf returns the name of a list, or "" for nil.
 func nameOf(l *ruleset.List) string {
 	if l == nil {
 		return ""
@@ -105,7 +104,7 @@ func nameOf(l *ruleset.List) string {
 	return l.Name
 }
 
-// addVerdict adds to a response's header what becomes of a view, for example
+// addVerdict adds the verdict on a view to a response's header, for example
 // counted; list=articles; item="rust-in-caddy".
 func addVerdict(header http.Header, t ruleset.Target, reason ruleset.Reason) {
 	s := string(reason) + "; list=" + t.List.Name

@@ -65,7 +65,7 @@ http:// {
 	test_origin
 }`
 
-// TestVerdicts: what a person who sees a request would say of it.
+// TestVerdicts checks verdicts on requests against a person's judgment.
 func TestVerdicts(t *testing.T) {
 	stopClock(t)
 	log := startLog(t, 1)

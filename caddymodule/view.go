@@ -13,12 +13,11 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// longURL is from how many bytes on a URL is not kept in memory for the item that
-// is named in it.
+// longURL is the length above which an item does not keep its URL in memory.
 const longURL = 1024
 
-// serveView serves a page by next, and counts the view if it is one. Whatever
-// happens to the view, the page is what it would be without this module.
+// serveView serves a page by next, and counts its view if it is one. Counting
+// never changes the page.
 func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, asked *url.URL, targets []ruleset.Target) error {
 	c := h.clientOf(r)
 	j := h.app.Judge(ruleset.Request{Method: r.Method, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut})
@@ -43,38 +42,38 @@ func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyht
 	return v.end(next.ServeHTTP(v, r))
 }
 
-// view is a request for a page, from when it comes until its response was judged.
-// It is the response writer of the handlers that come later. It is one piece of
-// memory, which no handler's goroutine that outlives the request can find reused.
+// view is a request for a page, from its arrival to the verdict on its response.
+// It is the response writer of later handlers. It is a single allocation and is
+// not reused, because a handler's goroutine may outlive the request.
 type view struct {
 	caddyhttp.ResponseWriterWrapper
 	handler *Handler
 	request *http.Request
-	asked   *url.URL // what the visitor asked for, and of which host
+	asked   *url.URL // original URL with the host
 	host    string
 	client  client
-	// judgment is not final: nothing is against it, it is speculative, or a list
-	// counts bots of this class.
+	// judgment is provisional: no reason against the view, a speculative view, or
+	// a bot of a class that a list counts.
 	judgment ruleset.Judgment
 
-	status  int // of the response; 0 as long as there is none
+	status  int // of the response; 0 before there is one
 	judged  bool
 	targets []target
-	few     [2]target // room for those of most sites
+	few     [2]target // enough for most sites
 }
 
-// target is an item that a request may be a view of, and what becomes of it.
+// target is a candidate item of a request with its verdict.
 type target struct {
 	ruleset.Target
-	// outcome is Counted, or why the list that counts it does not; nothing for a
-	// speculative view that would be counted.
+	// outcome is Counted, or the counting list's reason against it; empty for a
+	// speculative view that would count.
 	outcome   ruleset.Reason
 	uncharged uncharged
 }
 
-// nameItem fills in an item that a placeholder names. One that is empty when the
-// request arrives is looked at again after the response, whose headers may name
-// the item.
+// nameItem fills in an item from a placeholder. If it is empty when the request
+// arrives, the handler evaluates it again after the response, whose headers may
+// name the item.
 func nameItem(r *http.Request, t *ruleset.Target) {
 	if t.List.ID == "" || t.Item != "" || t.Reason != "" {
 		return
@@ -89,8 +88,9 @@ func nameItem(r *http.Request, t *ruleset.Target) {
 	}
 }
 
-// judge decides what becomes of the view, once the response is known. One that
-// counts is charged to the limits now, so that the response's header can tell.
+// judge decides the verdict on the view once the response is known. It charges a
+// counted view to the limits now, so that the response's header can contain the
+// verdict.
 func (v *view) judge() {
 	if v.judged {
 		return
@@ -112,10 +112,10 @@ func (v *view) judge() {
 	}
 }
 
-// end concludes a view whose handlers have returned err.
+// end concludes a view after its handlers have returned err.
 func (v *view) end(err error) error {
 	if v.status == 0 && err == nil {
-		v.status = http.StatusOK // net/http's default when nothing is written
+		v.status = http.StatusOK // net/http's default without a write
 	}
 	if err == nil {
 		v.judge()
@@ -138,7 +138,7 @@ func (v *view) end(err error) error {
 	return err
 }
 
-// fail makes a view of which a handler failed none.
+// fail discards a view whose handler failed.
 func (v *view) fail() {
 	for i := range v.targets {
 		t := &v.targets[i]
@@ -152,7 +152,7 @@ func (v *view) fail() {
 	}
 }
 
-// offer hands a view to the outbox.
+// offer passes a view to the outbox.
 func (v *view) offer(t *target) {
 	list := v.judgment.Counting(&t.Target)
 	rt, err := v.handler.app.acquire()
@@ -171,7 +171,7 @@ func (v *view) offer(t *target) {
 	t.outcome = ruleset.DroppedQueueFull
 }
 
-// published returns when the response says that an item was published.
+// published returns the item's publish time from the response.
 func (v *view) published(t *target) (int64, hit.Source) {
 	p := t.List.Published(v.Header())
 	if p.IsZero() {
@@ -180,7 +180,7 @@ func (v *view) published(t *target) (int64, hit.Source) {
 	return p.UnixMilli(), hit.FromOrigin
 }
 
-// wait has a speculative view wait until its page is shown.
+// wait stores a speculative view until its page is shown.
 func (v *view) wait() {
 	var views []pending.View
 	for i := range v.targets {
@@ -188,7 +188,7 @@ func (v *view) wait() {
 		if t.outcome != "" {
 			continue
 		}
-		s := pending.View{List: t.List.Name, Item: strings.Clone(t.Item)} // not the whole URL
+		s := pending.View{List: t.List.Name, Item: strings.Clone(t.Item)} // a copy, not part of the whole URL
 		s.Published, s.PublishedFrom = v.published(t)
 		views = append(views, s)
 	}

@@ -14,27 +14,27 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// secretsRetryAfter is the advice to whoever votes before the edge knows the
-// secrets that edges share, in seconds: usually it has just started.
+// secretsRetryAfter is the advised delay, in seconds, for a vote that arrives
+// before the edge has the shared secrets: usually just after its start.
 const secretsRetryAfter = 2
 
 // verdictPending is the verdict on a vote that no aggregator has judged in time.
 const verdictPending = "pending"
 
-// ballot is a vote that its poll takes, on its way.
+// ballot is a vote that is valid for its poll.
 type ballot struct {
 	list     *ruleset.List
 	client   client // with the user and the channel of this vote
-	named    bool   // its user is the body's
+	named    bool   // the body names its user
 	limited  limit.Hit
 	hit      hit.Hit
 	decision limit.Decision
 	result   voteResult
 }
 
-// serveVotes answers POST /api/votes: one vote or an array of them. When it
-// answers 2xx, the accepted votes are on disk. A vote that its poll cannot take
-// refuses the whole call; limits judge each vote apart, in turn.
+// serveVotes answers POST /api/votes: one vote or an array of votes. After a 2xx,
+// the accepted votes are on disk. An invalid vote refuses the whole call; limits
+// judge each vote separately, in order.
 func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
@@ -67,10 +67,10 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	if err := rt.outbox.Append(r.Context(), hits...); err != nil {
 		if gone(r, err) {
-			return nil // the votes may be on disk or not
+			return nil // the votes may or may not be on disk
 		}
 		h.undo(ballots, now)
-		h.logRefused("votes were not accepted", err)
+		h.logRefused("cannot accept votes", err)
 		h.concludeVotes(r, ballots, ruleset.DroppedQueueFull)
 		return unavailable(spoolRetryAfter, string(ruleset.Unavailable), "Votes cannot be stored now. Send this again later.")
 	}
@@ -83,15 +83,15 @@ func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// voterRefusals says why votes are refused whatever they are for.
+// voterRefusals are reasons to refuse votes regardless of the poll.
 var voterRefusals = map[ruleset.Reason]string{
 	ruleset.Bot:         "Programs have no vote, and the User-Agent is a program's.",
 	ruleset.Speculative: "The page is prefetched or prerendered: nobody has seen it yet.",
 }
 
-// judgeVoter returns why whoever sent a request has no vote, or nothing. Who asks
-// not to be counted and votes all the same wants that vote to count. A call that
-// names its users comes from the site's own server, which is a program.
+// judgeVoter returns why the sender of a request may not vote, or nothing. An
+// opted-out visitor who votes wants that vote to count. A call that names its
+// users comes from the site's own server, which is a program.
 func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
 	q := ruleset.Request{Kind: ruleset.BeaconRequest, Header: r.Header}
 	for i := range ballots {
@@ -102,9 +102,9 @@ func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
 	return h.app.Judge(q).Against
 }
 
-// prepareHits makes the hits that ballots become. It returns false when a secret
-// that they need is not known to be shared with all edges: another edge could not
-// tell that it is the same voter.
+// prepareHits makes the hits of ballots. It returns false if it needs a secret
+// that is not known to be shared with all edges: another edge would not recognize
+// the voter.
 func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool {
 	for i := range ballots {
 		b := &ballots[i]
@@ -130,8 +130,7 @@ func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool
 	return true
 }
 
-// take charges ballots to the limits, and returns the hits of those that these
-// admit.
+// take charges ballots to the limits, and returns the hits of the admitted ones.
 func (h *Handler) take(ballots []ballot, now time.Time) (hits []hit.Hit) {
 	for i := range ballots {
 		b := &ballots[i]
@@ -145,14 +144,13 @@ func (h *Handler) take(ballots []ballot, now time.Time) (hits []hit.Hit) {
 	return hits
 }
 
-// gone reports whether err only says that whoever sent r does not wait for the
-// answer any more.
+// gone reports whether err only means that the sender of r has disconnected.
 func gone(r *http.Request, err error) bool {
 	return r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context()))
 }
 
-// undo gives back what accepted votes took from their limits. Should they be on
-// disk after all, an aggregator counts them, and says when a key is used up.
+// undo reverses the charges of accepted votes. If they are on disk after all, an
+// aggregator counts them and reports used-up keys.
 func (h *Handler) undo(ballots []ballot, now time.Time) {
 	for i := range ballots {
 		if b := &ballots[i]; b.decision.Refused == nil {
@@ -161,8 +159,8 @@ func (h *Handler) undo(ballots []ballot, now time.Time) {
 	}
 }
 
-// conclusions notes what became of each vote: what limits said, or what an
-// aggregator did, if that is known. hits are those of accepted votes, in order.
+// conclusions records the verdict on each vote: from the limits, or from an
+// aggregator if known. hits are those of accepted votes, in order.
 func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit, known map[uint64]hit.VoteOutcome, now time.Time) {
 	for i := range ballots {
 		b := &ballots[i]
@@ -179,7 +177,8 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 				reason = ruleset.Reason(o.Reason)
 				b.result.Verdict, b.result.Score, b.result.Rank = o.Reason, o.Score, o.Rank
 				if reason != ruleset.Counted {
-					// It uses up nothing, but for what aggregators say is used up.
+					// It uses up nothing, except keys that aggregators report as
+					// used up.
 					h.app.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
 				}
 				if reason == ruleset.OverQuota {
@@ -192,8 +191,8 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 	}
 }
 
-// retryAfter returns in how many seconds a limit can count a vote again, at the
-// earliest; 0 when it never does.
+// retryAfter returns the earliest time in seconds at which a limit can count a
+// vote again; 0 if never.
 func (h *Handler) retryAfter(list *ruleset.List, name string, now time.Time) int {
 	l := h.app.Limit(name)
 	if l == nil {
@@ -214,7 +213,7 @@ func (h *Handler) retryAfter(list *ruleset.List, name string, now time.Time) int
 	return first
 }
 
-// concludeVotes notes that the same became of all votes of a call.
+// concludeVotes records one verdict for all votes of a call.
 func (h *Handler) concludeVotes(r *http.Request, ballots []ballot, reason ruleset.Reason) {
 	for i := range ballots {
 		b := &ballots[i]

@@ -104,7 +104,7 @@ func (c *voteCounter) totals() (counted, refused int) {
 	return counted, c.refused
 }
 
-// say tells the edges what became of votes.
+// say sends the outcomes of votes to the edges.
 func (l *natsLog) say(t testing.TB, said hit.Outcomes) {
 	data, err := json.Marshal(said)
 	if err == nil {

@@ -8,38 +8,38 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// votesAnswer is the answer to votes that were judged one by one.
+// votesAnswer is the answer to votes that were judged separately.
 type votesAnswer struct {
-	// OK says that every vote was accepted.
+	// OK reports that every vote was accepted.
 	OK bool `json:"ok"`
-	// Votes has a result for each vote, in their order.
+	// Votes has a result for each vote, in order.
 	Votes []voteResult `json:"votes"`
-	// Error and RetryAfter are there when no vote was accepted.
+	// Error and RetryAfter are present if no vote was accepted.
 	Error      *problemBody `json:"error,omitempty"`
 	RetryAfter int          `json:"retry_after,omitempty"`
 }
 
-// voteResult is what became of one vote.
+// voteResult is the result of one vote.
 type voteResult struct {
 	List   string `json:"list"`
 	Option string `json:"option"`
-	// Accepted says that the vote is on disk: an aggregator will judge it.
+	// Accepted reports that the vote is on disk: an aggregator will judge it.
 	Accepted bool `json:"accepted"`
 	// Reason is why a vote was not accepted.
 	Reason ruleset.Reason `json:"reason,omitempty"`
-	// Verdict is what an aggregator said to an accepted vote, or pending. It is
-	// there when the site waits for it.
+	// Verdict is an aggregator's verdict on an accepted vote, or pending. It is
+	// present if the site waits for it.
 	Verdict string `json:"verdict,omitempty"`
-	// Score and Rank are the option's on the board of all time, after the vote.
+	// Score and Rank are the option's on the all-time board, after the vote.
 	Score float64 `json:"score,omitempty"`
 	Rank  int64   `json:"rank,omitempty"`
-	// RetryAfter is in how many seconds the same vote could count; it is absent
-	// when it never will.
+	// RetryAfter is the time in seconds after which the same vote could count. It
+	// is absent if the vote never will.
 	RetryAfter int `json:"retry_after,omitempty"`
 }
 
-// answerVotes answers with the results of all votes: 200 when every verdict is
-// known, 202 when votes are accepted, and 429 when the limits admit none.
+// answerVotes answers with the results of all votes: 200 if every verdict is
+// known, 202 if votes are accepted, and 429 if the limits admit none.
 func (h *Handler) answerVotes(w http.ResponseWriter, ballots []ballot, batch bool) {
 	answer := votesAnswer{OK: true, Votes: make([]voteResult, len(ballots))}
 	accepted, undecided := 0, 0
@@ -72,8 +72,8 @@ func (h *Handler) answerVotes(w http.ResponseWriter, ballots []ballot, batch boo
 	}
 }
 
-// refuse says why there is no vote that the limits admit, by the one that they
-// admit first.
+// refuse explains why the limits admit no vote, by the vote that they would admit
+// first.
 func (a *votesAnswer) refuse(ballots []ballot) {
 	first := &ballots[0]
 	for i := range ballots {

@@ -168,7 +168,7 @@ func TestVotesOnAFullDisk(t *testing.T) {
 	}
 }
 
-// Hits say what an aggregator needs, and who voted only in keyed hashes.
+// Hits contain the data that an aggregator needs, and voters only as keyed hashes.
 func TestVoteHits(t *testing.T) {
 	log := startLog(t, 1)
 	limits := `limit user {
@@ -260,7 +260,7 @@ func TestVotesThatAreNotCountedUseNothingUp(t *testing.T) {
 			t.Fatalf("%s: %+v", user, v)
 		}
 	}
-	two := startPoll(t, log, config) // which was told nothing
+	two := startPoll(t, log, config) // which has received no outcome
 	for _, user := range users {
 		if v := cast(two, user, "198.51.100.7"); v.Verdict != "over_quota" {
 			t.Fatalf("%s again: %+v", user, v)

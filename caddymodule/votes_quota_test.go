@@ -69,7 +69,7 @@ func TestQuotasOfTwoEdges(t *testing.T) {
 		t.Errorf("%d votes are counted, want %d", counted, users/2*(5+7))
 	}
 
-	// By now both edges have been told, and refuse by themselves.
+	// By now both edges know the outcome, and refuse by themselves.
 	settle(t, "the edges to know", func() bool {
 		for _, e := range edges {
 			if w := castVote(e, `{"list":"wishes","option":"more"}`, "X-User", "0"); w.Code != http.StatusTooManyRequests {
@@ -80,7 +80,7 @@ func TestQuotasOfTwoEdges(t *testing.T) {
 	})
 }
 
-// An edge that was told that a key is used up refuses it, whatever it saw itself.
+// An edge refuses a key that an aggregator reported as used up, whatever it saw itself.
 func TestUsedQuotasAreLearned(t *testing.T) {
 	log := startLog(t, 1)
 	e := startPoll(t, log, pollSite(`limit user {
@@ -127,7 +127,7 @@ func TestConfirmedVotes(t *testing.T) {
 	}
 
 	t.Run("over quota", func(t *testing.T) {
-		// Another edge has used the quota up, which this one was not told.
+		// Another edge has used up the quota, and this one does not know.
 		aggregator.mu.Lock()
 		aggregator.silent = true
 		aggregator.mu.Unlock()
@@ -199,7 +199,7 @@ func noneWaits(t *testing.T, e *edge) {
 	all.End()
 }
 
-// A vote whose quota another edge could not tell is refused, until it could.
+// An edge refuses a vote while another edge could not compute its quota.
 func TestVotesWithoutSharedSecrets(t *testing.T) {
 	log := startLog(t, 1)
 	e := startPoll(t, log, pollSite(`limit user {
@@ -244,7 +244,7 @@ func TestVotesWithoutSharedSecrets(t *testing.T) {
 	if w := castVote(e, wish); w.Code != http.StatusAccepted {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	stop() // what is known stays known
+	stop() // the edge remembers known keys
 	if w := castVote(e, wish); w.Code != http.StatusAccepted {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}

@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// maxVotes is how many votes there may be in one call.
+	// maxVotes is the maximum number of votes in one call.
 	maxVotes = 100
-	// maxUserBytes is the longest user that a body may name.
+	// maxUserBytes is the maximum length of a user in a body.
 	maxUserBytes = 256
 )
 
-// vote is one vote, as a body spells it.
+// vote is one vote, as in a request body.
 type vote struct {
-	// List is needed where a site has several polls.
+	// List is required if a site has several polls.
 	List   string `json:"list"`
 	Option string `json:"option"`
-	// User is who votes. Only who is signed in as that user, and the site's own
-	// server, may name one.
+	// User is the voter. Only that signed-in user and the site's own server may
+	// name one.
 	User string `json:"user"`
-	// Channel is where the vote comes from. Default: what the request says.
+	// Channel is the origin of the vote. Default: the request's channel.
 	Channel string `json:"channel"`
 }
 
-// readVotes reads the body. Other types than JSON are refused: a page of another
-// site can send any of those that forms have, with the visitor's cookies, and be
-// it in the syntax of JSON, while it has to ask (by CORS) before it sends this one.
+// readVotes reads the body. It accepts only JSON: a page of another site can send
+// any type that forms have, with the visitor's cookies, even in the syntax of
+// JSON, but needs permission (by CORS) to send JSON.
 func readVotes(w http.ResponseWriter, r *http.Request) (votes []vote, batch bool, p *problem) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, false, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "The Content-Type of votes is application/json.")
@@ -43,7 +43,7 @@ func readVotes(w http.ResponseWriter, r *http.Request) (votes []vote, batch bool
 	return votes, batch, p
 }
 
-// ballotsOf returns the ballots that votes stand for, all or none.
+// ballotsOf returns the ballots of all votes, or none.
 func (h *Handler) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) {
 	sender := h.clientOf(r)
 	ballots := make([]ballot, len(votes))
@@ -63,7 +63,7 @@ func (h *Handler) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) 
 	return ballots, nil
 }
 
-// ballotOf returns the ballot of a vote, or why there is none.
+// ballotOf returns the ballot of a vote, or why the vote is invalid.
 func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Reason, p *problem) {
 	bad := func(reason ruleset.Reason, status int, format string, args ...any) (ballot, ruleset.Reason, *problem) {
 		return b, reason, refuse(status, string(reason), format, args...)
@@ -117,15 +117,14 @@ func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Rea
 	return b, "", nil
 }
 
-// pollNamed returns the poll of this site that a vote is for. No name stands for
-// the only one.
+// pollNamed returns the poll of a vote. The default is the site's only poll.
 func (h *Handler) pollNamed(name string) (*ruleset.List, *problem) {
 	var only *ruleset.List
 	polls := 0
 	for _, l := range h.lists {
 		switch {
 		case l.Name == name && l.Votes == nil:
-			return nil, refuse(http.StatusBadRequest, "not_a_poll", "The list %s is not one of votes.", name)
+			return nil, refuse(http.StatusBadRequest, "not_a_poll", "The list %s is not a poll.", name)
 		case l.Name == name:
 			return l, nil
 		case l.Votes != nil:
@@ -139,5 +138,5 @@ func (h *Handler) pollNamed(name string) (*ruleset.List, *problem) {
 	case polls == 1:
 		return only, nil
 	}
-	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing, and there is not exactly one poll here.")
+	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing. It is optional only if there is exactly one poll.")
 }

@@ -91,7 +91,7 @@ func castVote(e *edge, body string, header ...string) *httptest.ResponseRecorder
 	return e.do(fetch(http.MethodPost, "/api/votes", body, header...))
 }
 
-// What is refused is not stored, and charged to no limit.
+// A refused vote is not stored, and no limit charges it.
 func TestVotes(t *testing.T) {
 	log := startLog(t, 1)
 	config := pollSite(`limit one {

@@ -231,13 +231,13 @@ func (c *Config) validate() error {
 	c.NATS.validate(bad)
 	switch {
 	case c.Redis == nil && c.SQLite == nil:
-		bad("", "no store: give redis (url: redis://127.0.0.1:6379) or sqlite (path: counts.db)")
+		bad("", "no store: set redis (url: redis://127.0.0.1:6379) or sqlite (path: counts.db)")
 	case c.Redis != nil && c.SQLite != nil:
-		bad("sqlite", "two stores: give either redis or sqlite")
+		bad("sqlite", "two stores: remove redis or sqlite")
 	case c.Redis != nil && c.Redis.URL == "":
-		bad("redis.url", "it is missing; for example redis://127.0.0.1:6379")
+		bad("redis.url", "missing; for example redis://127.0.0.1:6379")
 	case c.SQLite != nil && c.SQLite.Path == "":
-		bad("sqlite.path", "it is missing; for example counts.db")
+		bad("sqlite.path", "missing; for example counts.db")
 	}
 	if f := c.Log.Format; f != "" && f != "text" && f != "json" {
 		bad("log.format", "%q is neither text nor json", string(f))
@@ -247,9 +247,9 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.Rules == nil && c.RulesFile == "":
-		bad("", "no rules: give rules_file (a file) or rules (here)")
+		bad("", "no rules: set rules_file (a file) or rules (here)")
 	case c.Rules != nil && c.RulesFile != "":
-		bad("rules_file", "two sets of rules: give either rules_file or rules")
+		bad("rules_file", "two sets of rules: remove rules_file or rules")
 	case c.Rules != nil:
 		errs = append(errs, configfile.Under("rules", c.Rules.Provision()))
 		if len(c.Rules.Lists) == 0 {
@@ -263,7 +263,7 @@ func (n *NATS) validate(bad func(path, format string, args ...any)) {
 	for i, u := range n.URLs {
 		// The parser's error would repeat the URL, which may hold a password.
 		if p, err := url.Parse(string(u)); err != nil || p.Host == "" {
-			bad(fmt.Sprintf("nats.urls[%d]", i), "it is not a URL such as nats://127.0.0.1:4222 or tls://nats.example.com")
+			bad(fmt.Sprintf("nats.urls[%d]", i), "not a URL such as nats://127.0.0.1:4222 or tls://nats.example.com")
 		}
 	}
 	ways := 0
@@ -273,16 +273,16 @@ func (n *NATS) validate(bad func(path, format string, args ...any)) {
 		}
 	}
 	if ways > 1 {
-		bad("nats", "several ways to sign in: give one of token, or user and password, or credentials_file")
+		bad("nats", "several ways to sign in: use one of token, or user and password, or credentials_file")
 	}
 	if n.Password != "" && n.User == "" {
-		bad("nats.password", "password without a user")
+		bad("nats.password", "missing user for the password")
 	}
 	if d := time.Duration(n.MaxAge); d < 0 || d > 0 && d < time.Hour {
-		bad("nats.max_age", "%s is less than an hour: hits that are not counted by then would be gone", n.MaxAge)
+		bad("nats.max_age", "%s is less than an hour: the log could delete hits before they are counted", n.MaxAge)
 	}
 	if n.MaxBytes != 0 && n.MaxBytes < 16<<20 {
-		bad("nats.max_bytes", "it is less than 16MiB")
+		bad("nats.max_bytes", "less than 16MiB")
 	}
 	if n.Replicas < 0 || n.Replicas > 5 {
 		bad("nats.replicas", "%d is not between 1 and 5", n.Replicas)

@@ -1,6 +1,6 @@
-// Package allinone makes Caddy a whole Hotboard: it adds a broker that is a NATS
-// server, a store and an aggregator inside the Caddy process, with all data in
-// one directory. A site that runs on one machine needs nothing else.
+// Package allinone makes Caddy a complete Hotboard: it runs a NATS server, a
+// store and an aggregator inside the Caddy process, with all data in one
+// directory. A site on a single machine needs nothing else.
 package allinone
 
 import (
@@ -32,14 +32,13 @@ func init() {
 	caddy.RegisterModule(new(adminAPI))
 }
 
-// Broker counts inside this Caddy process. It is the broker of an app that names
-// none.
+// Broker counts inside this Caddy process. It is the default broker of an app.
 type Broker struct {
 	// The directory for the log and the counts. `aggregator import` is given the
 	// same one. Default: that of the app.
 	Dir string `json:"dir,omitempty"`
 
-	opened string // its key in backends; empty unless open
+	opened string // key in backends; empty unless open
 }
 
 // CaddyModule returns the Caddy module information.
@@ -50,18 +49,18 @@ func (*Broker) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision prepares the broker. It touches no file.
+// Provision prepares the broker. It does not touch files.
 func (b *Broker) Provision(ctx caddy.Context) error {
 	b.Dir = caddy.NewReplacer().ReplaceAll(b.Dir, "")
 	return register(ctx.GetMetricsRegistry())
 }
 
-// ShardCount returns how many shards the log has.
+// ShardCount returns the number of shards of the log.
 func (b *Broker) ShardCount() int { return embedded.Shards }
 
-// Open starts the backend, or hands the one that runs in the same directory the
-// rules of this configuration. What is wrong with the directory is a fault, and
-// does not keep Caddy from starting.
+// Open starts the backend, or reloads a running backend of the same directory
+// with the rules of this configuration. A problem with the directory raises a
+// fault and does not keep Caddy from starting.
 func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	dir := b.Dir
 	if dir == "" {
@@ -76,8 +75,8 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 		return nil, err
 	}
 	v, loaded, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
-		// As the backend outlives this configuration. An error is one of a file or of a
-		// server: where in the code it is logged helps nobody.
+		// The backend outlives this configuration, so its logger must too. Its
+		// errors concern files and servers, so a stack trace would not help.
 		log := zapslog.NewHandler(currentlog.Logger("").Core(), zapslog.WithName("hotboard.aggregator"), zapslog.AddStacktraceAt(slog.LevelError+1))
 		e, err := embedded.Start(embedded.Options{
 			Dir: dir, Rules: rules, Logger: slog.New(log), Now: clock.Now,
@@ -102,7 +101,7 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	return be.Conn(), nil
 }
 
-// Faults returns what is wrong with the log, the counts and the aggregator.
+// Faults returns the faults of the log, the counts and the aggregator.
 func (b *Broker) Faults(ctx context.Context) (found []faults.Fault) {
 	backends.Range(func(key, v any) bool {
 		if key == b.opened {
@@ -113,8 +112,8 @@ func (b *Broker) Faults(ctx context.Context) (found []faults.Fault) {
 	return found
 }
 
-// clone copies rules. The aggregator prepares what it gets for itself, while
-// the edge matches requests with its own.
+// clone copies rules. The aggregator prepares its own copy, while the edge
+// matches requests with the original.
 func clone(r *ruleset.Ruleset) (*ruleset.Ruleset, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -127,8 +126,8 @@ func clone(r *ruleset.Ruleset) (*ruleset.Ruleset, error) {
 	return c, nil
 }
 
-// Close gives the backend back: to the configuration that goes on using it, with
-// its rules, or to nobody, which stops it.
+// Close releases the backend. The configuration that keeps using it gets its
+// rules back; without one, the backend stops.
 func (b *Broker) Close() error {
 	if b.opened == "" {
 		return nil
@@ -158,13 +157,13 @@ func (b *Broker) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	if d.NextBlock(d.Nesting()) {
-		return d.Errf("unknown option %q; embedded has none", d.Val())
+		return d.Errf("unknown option %q: embedded has no options", d.Val())
 	}
 	return nil
 }
 
-// backends holds the running backends, by directory: one, but for the moments
-// in which a reload moves to another directory.
+// backends holds the running backends by directory. There is one, except for the
+// moments in which a reload moves to another directory.
 var backends = caddy.NewUsagePool()
 
 // backend is a backend that several configurations may use at once.
@@ -174,8 +173,8 @@ type backend struct {
 	rules succession.Of[*ruleset.Ruleset]
 }
 
-// leave ends the use of b, and goes back to the rules of the configuration
-// before if b's were in force: it failed to start.
+// leave ends the use of b. If b's rules are in force, its configuration failed to
+// start, and leave restores the rules of the previous configuration.
 func (be *backend) leave(b *Broker) error {
 	be.mu.Lock()
 	defer be.mu.Unlock()
@@ -186,7 +185,7 @@ func (be *backend) leave(b *Broker) error {
 		return nil
 	}
 	if err := be.Reload(after); err != nil {
-		return fmt.Errorf("going back to the rules of before: %w", err)
+		return fmt.Errorf("restoring the previous rules: %w", err)
 	}
 	return nil
 }
@@ -194,8 +193,8 @@ func (be *backend) leave(b *Broker) error {
 // Destruct stops the backend.
 func (be *backend) Destruct() error { return be.Embedded.Close() }
 
-// adminAPI shows what the aggregator's own listener would at Caddy's admin
-// endpoint, below /hotboard/: health, metrics and the reading API.
+// adminAPI serves health, metrics and the reading API of the aggregator at
+// Caddy's admin endpoint, below /hotboard/.
 type adminAPI struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -206,8 +205,8 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Routes implements [caddy.AdminRouter]. Everything else below /hotboard/ is the
-// edge's: /hotboard/-/ready too, which has the faults of both.
+// Routes implements [caddy.AdminRouter]. The edge serves all other paths below
+// /hotboard/, including /hotboard/-/ready, which has the faults of both.
 func (*adminAPI) Routes() []caddy.AdminRoute {
 	var routes []caddy.AdminRoute
 	for _, pattern := range []string{"/hotboard/-/", "/hotboard/metrics", "/hotboard/hot", "/hotboard/api/"} {

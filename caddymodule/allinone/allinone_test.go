@@ -258,7 +258,7 @@ func TestCaddyfile(t *testing.T) {
 		"embedded":                 `{"dir":"DIR","broker":{"type":"embedded"}}`,
 		"embedded /srv/counts":     `{"dir":"DIR","broker":{"dir":"/srv/counts","type":"embedded"}}`,
 		"embedded a b":             "wrong argument count",
-		"embedded {\n shards 2\n}": `unknown option "shards"; embedded has none`,
+		"embedded {\n shards 2\n}": `unknown option "shards": embedded has no options`,
 	} {
 		data, _, err := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}.Adapt([]byte("{\n hotboard {\n dir DIR\n "+config+"\n }\n}"), nil)
 		if err != nil {

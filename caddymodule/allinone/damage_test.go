@@ -193,7 +193,7 @@ func TestDamage(t *testing.T) {
 	s := startSite(t, before)
 	s.beacon(t, "one", 10)
 	s.counts(t, "one:10")
-	s.stop(t) // moves what is in SQLite's write-ahead log into the file
+	s.stop(t) // moves SQLite's write-ahead log into the file
 	s = startSite(t, before)
 	s.beacon(t, "two", 5)
 	s.counts(t, "one:10 two:5")

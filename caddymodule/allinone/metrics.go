@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector shows the metrics of the running backends among Caddy's. It lives
-// as long as the process, as they go on counting through reloads.
+// collector exports the metrics of the running backends with Caddy's. It lives as
+// long as the process, because the backends keep counting through reloads.
 type collector struct{}
 
 // register adds the collector to the registry of a configuration.
@@ -20,13 +20,14 @@ func register(r prometheus.Registerer) error {
 	return nil
 }
 
-// Describe names no metric, because a backend's are known only once it runs.
+// Describe names no metrics, because a backend's metrics are unknown until it
+// runs.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (collector) Collect(ch chan<- prometheus.Metric) {
 	backends.Range(func(_, v any) bool {
 		v.(*backend).Registry().Collect(ch)
-		return false // of two, during a reload, one: they have the same metrics
+		return false // during a reload, only one of two: they have the same metrics
 	})
 }

@@ -1,5 +1,5 @@
-// Package boards has the answers of the reading API at an edge: it asks the
-// aggregators, and remembers what they answered.
+// Package boards answers the reading API at an edge: it asks the aggregators and
+// caches their answers.
 package boards
 
 import (
@@ -21,21 +21,21 @@ import (
 const (
 	// maxBytes bounds the memory for answers.
 	maxBytes = 32 << 20
-	// maxAsking bounds how many different questions are under way at once.
+	// maxAsking bounds the number of different questions in flight.
 	maxAsking = 64
 	// askTimeout is how long a visitor waits for an aggregator.
 	askTimeout = 2 * time.Second
-	// retryAfter is how long a question that failed is not asked again.
+	// retryAfter is the time before a failed question is asked again.
 	retryAfter = time.Second
-	// entryBytes is about what an answer takes in memory beside its body.
+	// entryBytes is the approximate size of an answer in memory without its body.
 	entryBytes = 512
 )
 
 // ErrBusy is returned while too many different questions wait for an aggregator.
 var ErrBusy = errors.New("too many different questions wait for an aggregator")
 
-// Boards asks the aggregators, each question once in a time slice however many
-// visitors ask it. While no aggregator answers, the last answer stands in.
+// Boards asks the aggregators each question once per time slice, however many
+// visitors ask it. While no aggregator answers, it returns the last answer.
 type Boards struct {
 	ask    func(context.Context, *reading.Question) (*reading.Answer, error)
 	flight singleflight.Group
@@ -43,15 +43,15 @@ type Boards struct {
 	known  *otter.Cache[string, entry] // by [reading.Question.Key]
 }
 
-// entry is the last answer to a question. It is never changed, only replaced.
+// entry is the last answer to a question. It is immutable.
 type entry struct {
 	answer  *reading.Answer
 	expires time.Time
-	retryAt time.Time // not asked again before that
+	retryAt time.Time // earliest time of the next attempt
 }
 
-// New returns Boards that know no answer. conn returns the connection to the
-// broker, or false when there is none.
+// New returns Boards with an empty cache. conn returns the connection to the
+// broker, or false if there is none.
 func New(conn func() (*nats.Conn, bool)) *Boards {
 	return &Boards{
 		ask: func(ctx context.Context, q *reading.Question) (*reading.Answer, error) {
@@ -89,9 +89,9 @@ func askAggregator(ctx context.Context, conn func() (*nats.Conn, bool), q *readi
 	return reading.ReadAnswer(msg.Header, msg.Data)
 }
 
-// Get returns the answer to q, and for how long it still holds. A stale one is the
-// last that there was, because now there is none. With an error there is no
-// answer at all.
+// Get returns the answer to q and how long it stays valid. If the aggregators
+// fail, it returns the last answer and marks it as stale; without a last answer,
+// it returns an error.
 func (b *Boards) Get(ctx context.Context, q *reading.Question) (ans *reading.Answer, left time.Duration, stale bool, err error) {
 	key := q.Key()
 	now := time.Now()
@@ -102,8 +102,8 @@ func (b *Boards) Get(ctx context.Context, q *reading.Question) (ans *reading.Ans
 	if known && now.Before(last.retryAt) {
 		return last.answer, 0, true, nil
 	}
-	// The question goes on when the visitor who asked it first hangs up: others
-	// may wait for it.
+	// The question continues when the visitor who asked it first disconnects:
+	// others may wait for the answer.
 	result := b.flight.DoChan(key, func() (any, error) { return b.refresh(key, q) })
 	select {
 	case <-ctx.Done():
@@ -134,7 +134,7 @@ func (b *Boards) refresh(key string, q *reading.Question) (entry, error) {
 		err = fmt.Errorf("an aggregator answered with the status %d: %.200s", ans.Status, ans.Body)
 	}
 	if err != nil {
-		// Visitors get the old answer, if there is one, without waiting again.
+		// Visitors get the old answer, if there is one, without another wait.
 		if old, ok := b.known.GetIfPresent(key); ok {
 			old.retryAt = time.Now().Add(retryAfter)
 			b.known.Set(key, old)

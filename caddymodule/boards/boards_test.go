@@ -14,7 +14,7 @@ import (
 	"github.com/hotboard/hotboard/internal/reading"
 )
 
-// scripted is an aggregator that answers as it is told to, and counts.
+// scripted is an aggregator with scripted answers, which counts the questions.
 type scripted struct {
 	mu     sync.Mutex
 	asked  int

@@ -1,5 +1,4 @@
-// Package botsfile keeps the patterns of a file of bots in force while the file
-// changes.
+// Package botsfile reloads the patterns of a file of bots when the file changes.
 package botsfile
 
 import (
@@ -14,25 +13,25 @@ import (
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
-// pollEvery is how often the file of bots is looked at.
+// pollEvery is the interval of the checks for changes.
 const pollEvery = 2 * time.Second
 
-// File keeps the patterns of a file in force. While the file cannot be used, the
-// patterns that were read last stay.
+// File keeps the patterns of a file in force. While the file is unusable, the
+// last valid patterns stay.
 type File struct {
 	path       string
 	classifier *bots.Classifier
 	logger     *zap.Logger
 
-	failing bool        // it could not be used when it was tried last
-	read    os.FileInfo // what was read last, or tried; nil when there was none
+	failing bool        // the last attempt failed
+	read    os.FileInfo // the version of the last attempt; nil if there was no file
 }
 
-// Open reads the file for the first time, and gives its patterns to the
+// Open reads the file for the first time and passes its patterns to the
 // classifier. An error names the file and its mistake.
 func Open(path string, classifier *bots.Classifier, logger *zap.Logger) (*File, error) {
 	f := &File{path: path, classifier: classifier, logger: logger}
-	f.read, _ = os.Stat(path) // reading says what is wrong
+	f.read, _ = os.Stat(path) // reading reports the error
 	patterns, err := bots.LoadFile(path)
 	if err != nil {
 		return nil, err
@@ -41,8 +40,8 @@ func Open(path string, classifier *bots.Classifier, logger *zap.Logger) (*File, 
 	return f, nil
 }
 
-// Watch reads the file again whenever it has changed, until ctx ends. A file that
-// cannot be used is a fault.
+// Watch reads the file again after every change, until ctx ends. An unusable file
+// raises a fault.
 func (f *File) Watch(ctx context.Context, found *faults.Registry) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -56,11 +55,11 @@ func (f *File) Watch(ctx context.Context, found *faults.Registry) {
 	}
 }
 
-// Check reads the file again if it has changed since the last time. It must not run
-// beside Watch.
+// Check reads the file again if it has changed since the last attempt. It must
+// not run concurrently with Watch.
 func (f *File) Check(found *faults.Registry) {
 	if err := f.readAgain(); err != nil {
-		found.Set(faults.BotsFile, faults.Whole, fmt.Sprintf("%v; the patterns that were read before stay in force", err))
+		found.Set(faults.BotsFile, faults.Whole, fmt.Sprintf("%v; the last valid patterns stay in force", err))
 	} else {
 		found.Clear(faults.BotsFile, faults.Whole)
 	}
@@ -72,7 +71,7 @@ func (f *File) readAgain() error {
 		info = nil
 	}
 	same := sameVersion(f.read, info)
-	// One that could not be used is tried again: it may be that it may be read now.
+	// Try an unusable file again: its permissions may have changed.
 	if same && !f.failing {
 		return nil
 	}
@@ -87,7 +86,7 @@ func (f *File) readAgain() error {
 	return nil
 }
 
-// sameVersion reports whether a file has not changed; nil stands for no file.
+// sameVersion reports whether a file is unchanged; nil stands for a missing file.
 func sameVersion(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -7,7 +7,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// parseBots reads which clients are programs:
+// parseBots reads the options that classify clients as bots:
 //
 //	bots {
 //		file  <path>
@@ -18,9 +18,9 @@ import (
 //		count <list> [<class...>]
 //	}
 //
-// allow, deny and count may be there several times. The path of the file is
-// relative to the Caddyfile. It is made absolute, because the server that reads
-// the file may run in another directory than the command that adapts.
+// allow, deny and count may repeat. The path of the file is relative to the
+// Caddyfile. parseBots makes it absolute, because the server may run in another
+// directory than the command that adapts the Caddyfile.
 func (p *Parser) parseBots() error {
 	b := new(ruleset.Bots)
 	if p.NextArg() {
@@ -43,12 +43,12 @@ func (p *Parser) parseBots() error {
 		case "count":
 			values := p.RemainingArgs()
 			if len(values) == 0 {
-				return p.Err("count names a list without pages, and classes of bots or none for all: count <list> [<class...>]")
+				return p.Err("count needs a list without pages, and optionally classes of bots: count <list> [<class...>]")
 			}
 			p.mark("bots.count[%d]", len(b.Count))
 			b.Count = append(b.Count, ruleset.BotCount{List: values[0], Classes: values[1:]})
 		default:
-			err = p.Errf("unknown option %q; bots knows file, allow, deny and count", option)
+			err = p.Errf("unknown option %q; options of bots: file, allow, deny and count", option)
 		}
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (p *Parser) parseClients(option string, clients **ruleset.Clients) error {
 	var what string
 	var values []string
 	if !p.Args(&what) || args.Words(p.Dispenser, &values) != nil {
-		return p.Errf("%[1]s says by what, and names: %[1]s user_agent <text...> or %[1]s cidr <range...>", option)
+		return p.Errf("%[1]s needs a kind and values: %[1]s user_agent <text...> or %[1]s cidr <range...>", option)
 	}
 	if *clients == nil {
 		*clients = new(ruleset.Clients)

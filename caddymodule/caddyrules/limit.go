@@ -19,11 +19,11 @@ import (
 //		shadow
 //	}
 //
-// max, when and bonus may be there several times.
+// max, when and bonus may repeat.
 func (p *Parser) parseLimit() error {
 	l := new(ruleset.Limit)
 	if !p.AllArgs(&l.Name) {
-		return p.Err("a limit has a name: limit <name> { … }")
+		return p.Err("a limit needs one name: limit <name> { … }")
 	}
 	path := p.addLimit(l)
 	seen := make(map[string]bool)
@@ -71,21 +71,21 @@ func (p *Parser) parseLimitOption(l *ruleset.Limit, option string) error {
 	case "shadow":
 		return args.Toggle(p.Dispenser, &l.Shadow)
 	}
-	return p.Errf("unknown option %q; a limit knows by, ipv4_prefix, ipv6_prefix, max, when, bonus and shadow", option)
+	return p.Errf("unknown option %q; options of limit: by, ipv4_prefix, ipv6_prefix, max, when, bonus and shadow", option)
 }
 
 func (p *Parser) parsePrefix(option string, bits *int) error {
 	if err := args.WholeOption(p.Dispenser, option, bits); err != nil {
 		return err
 	}
-	if *bits == 0 { // which would be left out of the configuration
-		return p.Errf("%s: 0 bits would make all addresses one: leave ip out of by", option)
+	if *bits == 0 { // JSON would omit it
+		return p.Errf("%s: 0 bits would treat all addresses as one: remove ip from by", option)
 	}
 	return nil
 }
 
 func (p *Parser) parseWindow(l *ruleset.Limit) error {
-	const form = "max is written such as: max 10 per minute, max 5 per 10s burst 20, max 100 per day, max 10 per minute calendar"
+	const form = "invalid max: write for example max 10 per minute, max 5 per 10s burst 20, max 100 per day, max 10 per minute calendar"
 	var w ruleset.Window
 	var count, per, span string
 	if !p.Args(&count, &per, &span) || per != "per" {
@@ -122,7 +122,7 @@ func (p *Parser) parseWhen(l *ruleset.Limit, path string) error {
 	var what string
 	var names []string
 	if !p.Args(&what) || args.Words(p.Dispenser, &names) != nil {
-		return p.Err("when says of what, and names: when list|channel|device <name...>")
+		return p.Err("when needs a kind and names: when list|channel|device <name...>")
 	}
 	if l.When == nil {
 		l.When = new(ruleset.When)
@@ -149,14 +149,14 @@ func (p *Parser) parseWhen(l *ruleset.Limit, path string) error {
 func (p *Parser) parseBonus(l *ruleset.Limit) error {
 	var channel, count string
 	if !p.AllArgs(&channel, &count) {
-		return p.Err("bonus has a channel and a number, for example: bonus newsletter 5")
+		return p.Err("bonus needs a channel and a number, for example: bonus newsletter 5")
 	}
 	var n int64
 	if err := args.Whole(p.Dispenser, "bonus", count, &n); err != nil {
 		return err
 	}
 	if _, ok := l.Bonus[channel]; ok {
-		return p.Err(fmt.Sprintf("bonus %s is there twice", channel))
+		return p.Err(fmt.Sprintf("duplicate bonus %s", channel))
 	}
 	if l.Bonus == nil {
 		l.Bonus = make(map[string]int64)

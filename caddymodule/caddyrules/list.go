@@ -10,7 +10,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// listFields are the options of a list whose fields are called otherwise.
+// listFields maps options of a list to fields with another name.
 var listFields = map[string]string{"page": "pages", "status": "statuses", "content_type": "content_types"}
 
 // parseList reads one list:
@@ -36,13 +36,13 @@ var listFields = map[string]string{"page": "pages", "status": "statuses", "conte
 func (p *Parser) parseList() error {
 	l := new(ruleset.List)
 	if !p.AllArgs(&l.Name) {
-		return p.Err("a list has a name: list <name> { … }")
+		return p.Err("a list needs one name: list <name> { … }")
 	}
 	path := p.addList(l)
 	seen := make(map[string]bool)
 	for p.NextBlock(1) {
 		option := p.Val()
-		if option != "page" && option != "keep" { // these add up
+		if option != "page" && option != "keep" { // these may repeat
 			if err := args.Once(p.Dispenser, option, seen[option]); err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func (p *Parser) parseListOption(l *ruleset.List, path, option string) error {
 	case "weights":
 		var pv, uv string
 		if !d.AllArgs(&pv, &uv) {
-			return d.Err("weights has two numbers: what a view adds, and what a unique view adds to that")
+			return d.Err("weights needs two numbers: the points of a view, and the extra points of a unique view")
 		}
 		l.Weights = new(ruleset.Weights)
 		return errors.Join(args.Number(d, option, pv, &l.Weights.PV), args.Number(d, option, uv, &l.Weights.UV))
@@ -122,21 +122,21 @@ func (p *Parser) parseListOption(l *ruleset.List, path, option string) error {
 	case "keep":
 		return p.parseKeep(l, path)
 	}
-	return d.Errf("unknown option %q; a list knows page, id, status, content_type, published_header, "+
+	return d.Errf("unknown option %q; options of list: page, id, status, content_type, published_header, "+
 		"votes, dedup, zone, weights, score, boards and keep", option)
 }
 
 func (p *Parser) parseKeep(l *ruleset.List, path string) error {
 	var period, count string
 	if !p.AllArgs(&period, &count) {
-		return p.Err("keep has a period and a number, for example: keep day 35")
+		return p.Err("keep needs a period and a number, for example: keep day 35")
 	}
 	var n int
 	if err := args.Whole(p.Dispenser, "keep", count, &n); err != nil {
 		return err
 	}
 	if _, ok := l.Keep[ruleset.Period(period)]; ok {
-		return p.Errf("keep %s is there twice", period)
+		return p.Errf("duplicate keep %s", period)
 	}
 	if l.Keep == nil {
 		l.Keep = make(map[ruleset.Period]int)
@@ -146,7 +146,7 @@ func (p *Parser) parseKeep(l *ruleset.List, path string) error {
 	return nil
 }
 
-// parseVotes reads what makes a list one of options that are voted for:
+// parseVotes reads the option that makes a list a poll:
 //
 //	votes <option...>|* {
 //		opens  <time>
@@ -176,7 +176,7 @@ func (p *Parser) parseVotes(l *ruleset.List, path string) error {
 		case "require_user":
 			err = args.Toggle(p.Dispenser, &v.RequireUser)
 		default:
-			err = p.Errf("unknown option %q; votes knows opens, closes and require_user", option)
+			err = p.Errf("unknown option %q; options of votes: opens, closes and require_user", option)
 		}
 		if err != nil {
 			return err
@@ -185,7 +185,7 @@ func (p *Parser) parseVotes(l *ruleset.List, path string) error {
 	return nil
 }
 
-// moment reads an option whose argument is a time.
+// moment reads an option with a time as its argument.
 func moment(d *caddyfile.Dispenser, option string, v *time.Time) error {
 	var text string
 	if err := args.Word(d, &text); err != nil {
@@ -234,7 +234,7 @@ func parseScore(d *caddyfile.Dispenser, s *ruleset.Score) error {
 		case "damping":
 			err = args.Word(d, &s.Damping)
 		default:
-			err = d.Errf("unknown option %q; score knows base, gamma, half_life, min_views and damping", option)
+			err = d.Errf("unknown option %q; options of score: base, gamma, half_life, min_views and damping", option)
 		}
 		if err != nil {
 			return err

@@ -16,23 +16,23 @@ import (
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// Parser reads a ruleset from the options of a Caddyfile, and remembers where each
-// part of it stands.
+// Parser reads a ruleset from the options of a Caddyfile, and remembers the
+// position of each part.
 type Parser struct {
 	*caddyfile.Dispenser
 	rules  ruleset.Ruleset
 	places []place
 }
 
-// place is where the value of a path stands, such as lists[0].dedup.
+// place is the position of the value of a path such as lists[0].dedup.
 type place struct {
 	path string
 	file string
 	line int
 }
 
-// NewParser returns a parser that reads from d, which is at the option that holds
-// the rules.
+// NewParser returns a parser that reads from d, which must be at the option that
+// holds the rules.
 func NewParser(d *caddyfile.Dispenser) *Parser {
 	p := &Parser{Dispenser: d}
 	p.mark("")
@@ -51,7 +51,7 @@ func (p *Parser) Parse(option string) error {
 	case "bots":
 		return p.parseBots()
 	}
-	return p.Errf("unknown option %q; rules know list, limit, bots and rules_file", option)
+	return p.Errf("unknown option %q; options of rules: list, limit, bots and rules_file", option)
 }
 
 // Rules returns the rules, or all their mistakes, each with its file and line.
@@ -62,12 +62,12 @@ func (p *Parser) Rules() (*ruleset.Ruleset, error) {
 	return &p.rules, nil
 }
 
-// mark says that the value of a path begins with the current token.
+// mark records the current token as the beginning of a path's value.
 func (p *Parser) mark(format string, values ...any) {
 	p.places = append(p.places, place{fmt.Sprintf(format, values...), p.File(), p.Line()})
 }
 
-// find returns the place of a path, or of the closest value that holds it.
+// find returns the place of a path, or of the innermost value that contains it.
 func (p *Parser) find(path string) place {
 	var found place
 	for _, at := range p.places {
@@ -79,9 +79,9 @@ func (p *Parser) find(path string) place {
 	return found
 }
 
-// check returns all mistakes of the rules, each with its place. Provisioning also
-// fills in defaults, which an adapted configuration is to be without, so it is
-// done to a copy.
+// check returns all mistakes of the rules, each with its place. It provisions a
+// copy, because provisioning fills in defaults, which an adapted configuration
+// omits.
 func (p *Parser) check() error {
 	data, err := json.Marshal(&p.rules)
 	if err != nil {

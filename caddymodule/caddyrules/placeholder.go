@@ -14,18 +14,18 @@ import (
 
 var placeholder = regexp.MustCompile(`\{([^{}\s]+)\}`)
 
-// HasPlaceholder reports whether there is a placeholder in a text.
+// HasPlaceholder reports whether a text contains a placeholder.
 func HasPlaceholder(text string) bool { return placeholder.MatchString(text) }
 
-// CheckPlaceholder reports why a text cannot tell one request from another. With
-// such a text all visitors would be one, and nothing else would say so.
+// CheckPlaceholder returns an error if a text is the same for every request. Such
+// a text would silently turn all visitors into one.
 func CheckPlaceholder(text string) error {
 	names := placeholder.FindAllStringSubmatch(text, -1)
 	if len(names) == 0 {
 		return fmt.Errorf("%q is not a placeholder such as {http.request.cookie.session}", text)
 	}
 	if long := longForm(text); long != text {
-		return fmt.Errorf("%s is short for the Caddyfile alone: write %s", text, long)
+		return fmt.Errorf("%s works only in a site of a Caddyfile: write %s", text, long)
 	}
 	for _, name := range names {
 		if !sameForAll(name[1]) {
@@ -35,7 +35,7 @@ func CheckPlaceholder(text string) error {
 	return fmt.Errorf("%s is the same for every request", text)
 }
 
-// sameForAll reports whether a placeholder has nothing to do with the request.
+// sameForAll reports whether a placeholder does not depend on the request.
 func sameForAll(name string) bool {
 	for _, space := range []string{"env.", "file.", "system.", "time."} {
 		if strings.HasPrefix(name, space) {
@@ -45,8 +45,8 @@ func sameForAll(name string) bool {
 	return false
 }
 
-// ValidateIDs reports the lists whose item is named by a placeholder that Caddy
-// does not know in this form.
+// ValidateIDs reports the lists with an id in a form of placeholder that Caddy
+// does not know.
 func ValidateIDs(r *ruleset.Ruleset) error {
 	var errs []error
 	for i, l := range r.Lists {
@@ -60,9 +60,9 @@ func ValidateIDs(r *ruleset.Ruleset) error {
 	return errors.Join(errs...)
 }
 
-// longForm writes the placeholders of a text in full: {query.id} is
-// {http.request.uri.query.id}. Caddy itself does so in sites, and not in global
-// options.
+// longForm expands the placeholders of a text: {query.id} becomes
+// {http.request.uri.query.id}. Caddy itself expands them in sites, but not in
+// global options.
 func longForm(text string) string {
 	if !strings.Contains(text, "{") {
 		return text

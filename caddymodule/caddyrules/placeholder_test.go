@@ -13,7 +13,7 @@ func TestIDsAreValidated(t *testing.T) {
 		"":                             "",
 		"{http.request.uri.query.id}":  "",
 		"{http.response.header.X-Id}":  "",
-		"{query.id}":                   "lists[1].id: {query.id} is short for the Caddyfile alone: write {http.request.uri.query.id}",
+		"{query.id}":                   "lists[1].id: {query.id} works only in a site of a Caddyfile: write {http.request.uri.query.id}",
 		"{system.os}-{env.NAME}":       "lists[1].id: {system.os}-{env.NAME} is the same for every request",
 		"{http.request.uri.query.id }": "lists[1].id: \"{http.request.uri.query.id }\" is not a placeholder",
 	} {

@@ -40,7 +40,7 @@ func (p *Parser) parseRulesFile() error {
 	return p.setBots(r.Bots)
 }
 
-// beside returns a path that a file names, relative to the file's directory.
+// beside resolves a path in a file against the file's directory.
 func beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -11,8 +11,8 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// counter is what the counts of one window of one limit in one list have in
-// common. Configurations that have the same one share it.
+// counter is the shared identity of all counts of one window of one limit in one
+// list. Configurations with the same window share it.
 type counter struct {
 	identity string
 	id       uint32
@@ -23,10 +23,10 @@ type counter struct {
 	rate  rate.Limit
 	burst int
 
-	current atomic.Pointer[bounds] // the window in which a hit was last judged
+	current atomic.Pointer[bounds] // the window of the last judged hit
 }
 
-// bounds is when a window begins and ends, in seconds since the Unix epoch. A
+// bounds is the beginning and end of a window, in seconds since the Unix epoch. A
 // campaign begins at 0 and has no end.
 type bounds struct{ start, end int64 }
 
@@ -40,13 +40,14 @@ func boundsOf(w *ruleset.Window, t time.Time, zone *time.Location) *bounds {
 	return &bounds{start.Unix(), end.Unix()}
 }
 
-// isOther reports whether a count that began at start says nothing about b. One
-// that began a little later still does: another edge's clock is ahead, or the zone
-// of the list was changed. Much later, and this clock was wrong before.
+// isOther reports whether a count that began at start does not apply to b. A
+// count that began a little later still applies: another edge's clock is ahead,
+// or the list's zone has changed. If it began much later, this clock was wrong
+// before.
 func (b *bounds) isOther(start int64) bool { return start < b.start || start > b.end }
 
-// isOver reports whether nothing that comes at sec or later is counted in the
-// window that began at start.
+// isOver reports whether the window that began at start counts no hits at sec or
+// later.
 func (c *counter) isOver(start, sec int64) bool {
 	b := c.current.Load()
 	switch {
@@ -58,16 +59,16 @@ func (c *counter) isOver(start, sec int64) bool {
 	return b.isOther(start)
 }
 
-// limitIdentity names what makes two limits count the same. What they refuse, and
-// whether, may differ.
+// limitIdentity names the properties that make two limits count alike. They may
+// refuse different hits, or none.
 func limitIdentity(l *ruleset.Limit, list string) string {
 	d := dimensionsOf(l)
 	return fmt.Sprintf("%s/%s/%v", l.Name, list, d)
 }
 
-// windowIdentity is the same of a window among those of its limit. A bucket that
-// was filled at another rate, or to another height, is another one. A calendar
-// window only counts: its max may change.
+// windowIdentity does the same for a window among those of its limit. A bucket
+// with another rate or burst has another identity. A calendar window only counts:
+// its max may change.
 func windowIdentity(w *ruleset.Window) string {
 	if w.IsRate() {
 		return fmt.Sprintf("rate %v %d/%d", w.Per.Duration(), w.Max, w.Burst)
@@ -75,8 +76,8 @@ func windowIdentity(w *ruleset.Window) string {
 	return w.ID()
 }
 
-// acquire returns the counter of an identity, which release gives up. Limiter.mu is
-// held, and publish is still to be called.
+// acquire returns the counter of an identity; release drops it. The caller holds
+// Limiter.mu and must call publish.
 func (l *Limiter) acquire(identity string, w *ruleset.Window, zone *time.Location) *counter {
 	c := l.counters[identity]
 	if c == nil {
@@ -98,7 +99,7 @@ func (l *Limiter) acquire(identity string, w *ruleset.Window, zone *time.Locatio
 	return c
 }
 
-// publish makes the counters the ones that shards know. Limiter.mu is held.
+// publish passes the counters to the shards. The caller holds Limiter.mu.
 func (l *Limiter) publish() {
 	byID := make(map[uint32]*counter, len(l.counters))
 	for _, c := range l.counters {
@@ -107,7 +108,7 @@ func (l *Limiter) publish() {
 	l.byID.Store(&byID)
 }
 
-// release gives up counters, and forgets the counts of those that nobody has.
+// release drops counters, and forgets the counts of unused ones.
 func (l *Limiter) release(counters []*counter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

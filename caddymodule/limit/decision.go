@@ -8,31 +8,32 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Decision is what the limits say to a hit.
+// Decision is the verdict of the limits on a hit.
 type Decision struct {
-	// Refused is the first limit that refuses it; nil when all admit it, and it is
-	// charged.
+	// Refused is the first limit that refuses the hit; nil if all limits admit it
+	// and charge it.
 	Refused *ruleset.Limit
-	// RetryAfter is when all limits that refuse it would admit the same hit; 0 when
-	// never.
+	// RetryAfter is the time until all limits that refuse the hit would admit it;
+	// 0 if they never will.
 	RetryAfter time.Duration
-	// Shadowed are the limits in shadow that would have refused it, whether or not
-	// another limit does.
+	// Shadowed are the limits in shadow that would have refused the hit, whether
+	// or not another limit refuses it.
 	Shadowed []*ruleset.Limit
 
-	// The window with the least room left, of those that are no shadows, and of
-	// several the one that is reset last; nil when no limit applies. Max is how many
-	// hits of this channel fit at once, for a rate its burst; Remaining how many
-	// there is room for after this one; Reset is when all of Max is there again, 0
-	// when never.
+	// The window with the least room left, among windows not in shadow; of
+	// several, the one with the latest reset; nil if no limit applies. Max is the
+	// number of hits of this channel that fit at once: for a rate, its burst.
+	// Remaining is the room left after this hit. Reset is the time until all of
+	// Max is free again, 0 if never.
 	Window    *ruleset.Window
 	Max       int64
 	Remaining int64
 	Reset     time.Duration
 }
 
-// WriteHeader sets RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset and, when
-// the hit is refused but not for ever, Retry-After. Times are in seconds, rounded up.
+// WriteHeader sets RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset and, if
+// the hit is refused but not forever, Retry-After. Times are in seconds, rounded
+// up.
 func (d *Decision) WriteHeader(h http.Header) {
 	if d.Window != nil {
 		h.Set("RateLimit-Limit", strconv.FormatInt(d.Max, 10))
@@ -55,8 +56,8 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// consider makes a window that is no shadow the one that is told of, if it has the
-// least room left.
+// consider selects a window for the response header if it is not in shadow and
+// has the least room left.
 func (d *Decision) consider(w *ruleset.Window, max, remaining int64, reset time.Duration) {
 	if d.Window == nil || remaining < d.Remaining ||
 		remaining == d.Remaining && d.Reset != 0 && (reset == 0 || reset > d.Reset) {

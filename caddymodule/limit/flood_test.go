@@ -125,7 +125,7 @@ func TestNoRoom(t *testing.T) {
 		if s := l.Stats(); s.Keys != 0 || s.Estimated == 0 {
 			t.Errorf("%+v, want no keys, and estimates", s)
 		}
-		// What is learned finds no room either.
+		// Learned counts find no room either.
 		if !w.IsRate() {
 			h := &Hit{List: poll, IP: attacker(1)}
 			quotas, _ := r.AppendQuotas(nil, h, noon, secret)
@@ -135,7 +135,7 @@ func TestNoRoom(t *testing.T) {
 				t.Error("a key that is used up is admitted")
 			}
 		}
-		// When there is room, what was estimated counts.
+		// When there is room, the estimate counts.
 		h := &Hit{List: articles, IP: attacker(100)}
 		now := noon.AddDate(0, 0, 2)
 		take(r, h, now, 3)

@@ -14,10 +14,10 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// dimensions is what a limit counts by.
+// dimensions are the values that a limit counts by.
 type dimensions struct {
 	by         dimensionSet
-	ipv4, ipv6 int // bits of an address that count
+	ipv4, ipv6 int // significant bits of an address
 }
 
 type dimensionSet uint8
@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	visitorIPv6  = 64   // bits of an IPv6 address that tell visitors apart: one household
-	visitorBytes = 1024 // of VisitorText that count, as in ruleset.Visitor
+	visitorIPv6  = 64   // bits of an IPv6 address that distinguish visitors: one household
+	visitorBytes = 1024 // significant bytes of VisitorText, as in ruleset.Visitor
 )
 
 func dimensionsOf(l *ruleset.Limit) dimensions {
@@ -55,8 +55,9 @@ func dimensionsOf(l *ruleset.Limit) dimensions {
 	return d
 }
 
-// append appends what h is to these dimensions: what differs to them differs in
-// the bytes, and the other way round. What two different dimensions append differs.
+// append appends the values of h in these dimensions. Hits with different values
+// get different bytes, equal values equal bytes, and different dimensions never
+// the same bytes.
 func (d dimensions) append(dst []byte, h *Hit) []byte {
 	dst = append(dst, byte(d.by))
 	if d.by&byIP != 0 {
@@ -96,8 +97,8 @@ func appendVisitor(dst []byte, h *Hit) []byte {
 	return appendText(dst, h.VisitorText[:min(len(h.VisitorText), visitorBytes)])
 }
 
-// appendIP appends the network of an address; an IPv4 address in IPv6 form is the
-// IPv4 address.
+// appendIP appends the network of an address. It treats an IPv4 address in IPv6
+// form as IPv4.
 func appendIP(dst []byte, ip netip.Addr, ipv4, ipv6 int) []byte {
 	ip = ip.Unmap()
 	switch {
@@ -116,10 +117,10 @@ func appendIP(dst []byte, ip netip.Addr, ipv4, ipv6 int) []byte {
 	return append(dst, 0)
 }
 
-// hash returns the key of what was appended, for this process alone.
+// hash returns the key of the appended bytes. It is valid in this process only.
 func (l *Limiter) hash(encoded []byte) uint64 { return maphash.Bytes(l.seed, encoded) }
 
-// mix spreads a key over all 64 bits: no two become one.
+// mix spreads a key over all 64 bits. It is a bijection.
 func mix(x uint64) uint64 {
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
@@ -128,14 +129,14 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// AppendQuotas appends the counts that the aggregator holds a vote to: one for
+// AppendQuotas appends the quotas of a vote that the aggregator enforces: one for
 // each calendar window of each limit that applies. secret returns the secret of
-// the period that begins at start, which holds now: a day in the list's zone, for
+// the current period, which begins at start: a day in the list's zone, for
 // windows up to a day; a week; a month; or a campaign, which begins at the zero
-// time. When it returns none, AppendQuotas returns dst as it was, and false.
+// time. If a secret is missing, AppendQuotas returns dst unchanged, and false.
 //
-// A key names list, limit and window too, so that what is stored does not tell
-// which keys of two of them are the same person's.
+// A key also depends on list, limit and window, so that the store does not reveal
+// which keys of two of them belong to the same person.
 func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(p ruleset.Span, start time.Time) []byte) ([]hit.Quota, bool) {
 	list := r.list(h)
 	if list == nil {
@@ -175,8 +176,8 @@ func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func
 	return dst, true
 }
 
-// secretOf returns which secret the keys of a window are made with: one that is
-// forgotten soon after the window is over.
+// secretOf returns the kind of secret for the keys of a window. Edges forget that
+// secret soon after the window ends.
 func secretOf(per ruleset.Span, now time.Time, zone *time.Location) (ruleset.Span, time.Time) {
 	switch per {
 	case ruleset.PerMinute, ruleset.PerHour:

@@ -1,41 +1,42 @@
-// Package limit refuses what comes too often, by the limits of a ruleset.
+// Package limit refuses excessive hits, by the limits of a ruleset.
 //
-// # What is counted
+// # Counting
 //
-// A limit counts the hits of each key, that is of each combination of what it
-// counts by, in each list apart and in one or more windows. A hit is admitted when
-// every window of every limit that applies has room for it, and only then is it
-// charged to all of them; both happen in one step, whatever else happens at the
-// same time. A hit that is refused uses up nothing.
+// A limit counts the hits of each key, which is a combination of the values that
+// it counts by. It counts each list separately and in one or more windows. The
+// limiter admits a hit if every window of every limit that applies has room for
+// it, and only then charges the hit to all of them. Both happen in one atomic
+// step. A refused hit uses up nothing.
 //
-// A window up to a minute is a rate: a token bucket of golang.org/x/time/rate that
-// holds Burst hits and fills up evenly with Max hits per Per. A calendar window
-// holds Max hits from its beginning to its end on the clock of the list's zone; a
-// campaign has neither.
+// A window up to a minute is a rate: a token bucket of golang.org/x/time/rate
+// that holds Burst hits and refills evenly with Max hits per Per. A calendar
+// window admits Max hits from its beginning to its end on the clock of the list's
+// zone; a campaign has no beginning and no end.
 //
-// A bonus raises the max for hits of a channel. It does not count them apart: all
-// hits of a key share one count. A bucket goes as far below empty as the bonus of
-// the hit's channel is large, and has to fill up again from there.
+// A bonus raises the max for hits of a channel. It does not count them
+// separately: all hits of a key share one count. With a bonus, a bucket may go
+// below empty by the bonus of the hit's channel, and has to refill from there.
 //
-// A limit in shadow is judged as if it were added to those that are none: what
-// they refuse, or it would refuse itself, is not charged to it. Whether it would
-// refuse is told either way. Limits in shadow know nothing of each other.
+// The limiter judges a limit in shadow as if it were added to the active limits:
+// hits that they or it refuse are not charged to it. A decision always reports
+// whether a limit in shadow would refuse. Limits in shadow do not affect each
+// other.
 //
-// # Where the counts are
+// # Location of the counts
 //
-// Views are counted by this edge alone, under a hash that means nothing outside
-// this process. The calendar windows of a vote are counted under the keys of its
-// quotas, which all edges share and aggregators count exactly: [Rules.Learn] takes
-// over what they found.
+// This edge alone counts views, under a hash that has no meaning outside this
+// process. It counts the calendar windows of a vote under the keys of its quotas,
+// which all edges share and aggregators count exactly: [Rules.Learn] adopts the
+// aggregators' counts.
 //
-// # When there are too many keys
+// # Too many keys
 //
-// A [Limiter] holds a count for as many keys as it may. When there is no room for
-// another one it forgets those that are worth nothing: a window that is over, a
-// bucket that is full again. It never forgets one that is worth something, so no
-// flood of keys gives anybody a fresh start. A key that still finds no room is
-// judged by an estimate, see sketch, until there is room again: it gets as much as
-// the limit says, or a little more, but neither everything nor nothing.
+// A [Limiter] holds a bounded number of counts. To make room it forgets only
+// counts without effect: a window that is over, a bucket that is full again. It
+// never forgets any other count, so a flood of keys gives nobody a fresh start.
+// If there is no room for a key, the limiter uses an estimate, see sketch: the
+// key gets as much as its limit allows or a little more, but neither everything
+// nor nothing.
 package limit
 
 import (
@@ -48,24 +49,24 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Hit is what limits look at.
+// Hit has the properties of a hit that limits use.
 type Hit struct {
 	List    *ruleset.List
 	Item    string
 	Channel string
 	Device  string
 	IP      netip.Addr
-	// User is whom the site knows; "" where it knows nobody, and the visitor stands in.
+	// User is the signed-in user; "" if there is none, and the visitor stands in.
 	User string
-	// VisitorIP and VisitorText tell visitors apart, together.
+	// VisitorIP and VisitorText together distinguish visitors.
 	VisitorIP   netip.Addr
 	VisitorText string
 }
 
 const (
 	maxShards = 256
-	// shardKeys is how many keys there may be for each shard, so that few keys
-	// are not scattered over many shards, of which each has its own least size.
+	// shardKeys is the number of keys per shard, so that a small table has few
+	// shards, because each shard has a minimum size.
 	shardKeys = 1024
 )
 
@@ -81,11 +82,11 @@ type Limiter struct {
 	mu       sync.Mutex          // held to change the counters
 	counters map[string]*counter // by identity
 	lastID   uint32
-	byID     atomic.Pointer[map[uint32]*counter] // never written in place
+	byID     atomic.Pointer[map[uint32]*counter] // copied on write
 }
 
-// New returns a Limiter that holds the counts of at most maxKeys keys. A key is
-// one for each window that a hit is charged to.
+// New returns a Limiter that holds the counts of at most maxKeys keys. Each
+// window of a hit has a key of its own.
 func New(maxKeys int) *Limiter {
 	l := &Limiter{
 		seed:     maphash.MakeSeed(),
@@ -100,20 +101,20 @@ func New(maxKeys int) *Limiter {
 	return l
 }
 
-// SetMaxKeys changes how many keys there may be. Keys that are held already are
-// not forgotten.
+// SetMaxKeys changes the maximum number of keys. It does not forget existing
+// keys.
 func (l *Limiter) SetMaxKeys(n int) { l.maxKeys.Store(int64(n)) }
 
-// Stats is how a [Limiter] is doing.
+// Stats is the state of a [Limiter].
 type Stats struct {
-	// Keys is how many keys are held, MaxKeys how many there may be.
+	// Keys is the number of keys held, MaxKeys their maximum.
 	Keys, MaxKeys int
-	// Estimated is how often a hit was judged by an estimate, because there was no
-	// room for its key; Reclaimed how many keys were forgotten that were worth nothing.
+	// Estimated is the number of decisions by an estimate, because there was no
+	// room for a key. Reclaimed is the number of forgotten keys without effect.
 	Estimated, Reclaimed uint64
 }
 
-// Stats returns how the Limiter is doing.
+// Stats returns the state of the Limiter.
 func (l *Limiter) Stats() Stats {
 	s := Stats{Keys: int(l.keys.Load()), MaxKeys: int(l.maxKeys.Load())}
 	for i := range l.shards {
@@ -128,5 +129,5 @@ func (l *Limiter) Stats() Stats {
 
 func (l *Limiter) shardOf(key uint64) uint64 { return key >> 32 >> (32 - l.shardBits) }
 
-// counterOf returns the counter of an id, or nil when it was dropped.
+// counterOf returns the counter of an id, or nil if it was dropped.
 func (l *Limiter) counterOf(id uint32) *counter { return (*l.byID.Load())[id] }

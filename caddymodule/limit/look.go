@@ -7,19 +7,19 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// State is what is counted of a key in one window.
+// State is the count of a key in one window.
 type State struct {
 	Window *ruleset.Window
 	// Max, Remaining and Reset are as in [Decision], before another hit.
 	Max, Remaining int64
 	Reset          time.Duration
-	// Held says that the key has a count, Estimated that it is an estimate.
+	// Held reports that the key has a count, Estimated that it is an estimate.
 	Held, Estimated bool
 }
 
-// Look returns what is counted of the hit's key in each window of a limit, and
-// charges nothing; nil when no limit of that name applies to the hit. quotas are as
-// for Take.
+// Look returns the counts of the hit's key in each window of a limit, and charges
+// nothing. It returns nil if no limit of that name applies to the hit. quotas are
+// as for Take.
 func (r *Rules) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time) []State {
 	list := r.list(h)
 	if list == nil {
@@ -48,8 +48,8 @@ func (r *Rules) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time
 	return states
 }
 
-// Reset forgets the hit's key in each window of a limit, and reports whether it was
-// held in one. What aggregators have counted, or an estimate, it does not change.
+// Reset forgets the hit's key in each window of a limit, and reports whether any
+// window held it. It does not change estimates or the counts of aggregators.
 func (r *Rules) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
 	list := r.list(h)
 	if list == nil {
@@ -70,9 +70,8 @@ func (r *Rules) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
 	return held
 }
 
-// Learn takes over what an aggregator has counted: that key has had at least so
-// many hits in that window. It ignores windows that are over, and limits that this
-// configuration does not have.
+// Learn adopts an aggregator's count: key has had at least n hits in that window.
+// It ignores past windows, and limits missing from this configuration.
 func (r *Rules) Learn(used hit.UsedQuota) {
 	list := r.lists[used.List]
 	if list == nil || used.Count <= 0 {
@@ -97,7 +96,7 @@ func (m *mark) learn(l *Limiter, n int64) {
 	defer s.mu.Unlock()
 	start := m.bounds.start
 	if b := m.w.counter.current.Load(); b != nil && start < b.start {
-		return // it is over
+		return // the window is over
 	}
 	m.find(l)
 	if m.count == nil {

@@ -15,7 +15,7 @@ import (
 // whole numbers.
 type model struct {
 	rules  *ruleset.Ruleset
-	states map[string]*modelState // by what is counted, and its key
+	states map[string]*modelState // by counter and key
 	ids    map[modelID]string     // see modelIdentity
 }
 
@@ -248,7 +248,7 @@ func (w *modelWindow) charge(t time.Time, n int64) {
 	}
 }
 
-// modelDecision is what the model says to a hit.
+// modelDecision is the model's decision about a hit.
 type modelDecision struct {
 	refused  *ruleset.Limit
 	wait     time.Duration // -1 for never

@@ -291,7 +291,7 @@ func near(got, want time.Duration) bool {
 	return (got - want).Abs() < 4
 }
 
-// window compares the window that is told of: with the least room, reset last.
+// window compares the reported window: with the least room, reset last.
 func (p *play) window(t *testing.T, got *Decision, want *modelDecision) {
 	if len(want.windows) == 0 {
 		if got.Window != nil {

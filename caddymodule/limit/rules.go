@@ -18,7 +18,7 @@ type Rules struct {
 	released atomic.Bool
 }
 
-// listRules are the limits that are for some hits of a list.
+// listRules are the limits for some or all hits of a list.
 type listRules struct {
 	zone   *time.Location
 	limits []boundLimit
@@ -38,15 +38,14 @@ type boundWindow struct {
 	counter *counter
 	isRate  bool
 	salt    uint32
-	bounds  atomic.Pointer[bounds] // when a hit was last judged
+	bounds  atomic.Pointer[bounds] // as of the last judged hit
 }
 
-// Bind returns the limits of a configuration for its lists, with the counts that
-// are held for them. Hits of other lists have no limits. Release gives the counts
-// up; both may overlap with those of another configuration, so that a new one
-// takes over what the old one counted. What is counted is the same as long as the
-// limit has the same name, dimensions and prefixes, the window the same time, and
-// a rate the same max and burst.
+// Bind returns the limits of a configuration for its lists, with their existing
+// counts. Hits of other lists have no limits. Release releases the counts.
+// Configurations may overlap, so that a new one inherits the counts of the old
+// one: it does so if the limit has the same name, dimensions and prefixes, the
+// window the same length, and a rate the same max and burst.
 func (l *Limiter) Bind(limits []*ruleset.Limit, lists []*ruleset.List) *Rules {
 	r := &Rules{limiter: l, lists: make(map[string]*listRules, len(lists))}
 	l.mu.Lock()
@@ -88,7 +87,7 @@ func (r *Rules) bind(rl *ruleset.Limit, list string, zone *time.Location) boundL
 	return bl
 }
 
-// Release gives up the counts, unless another configuration has the same limits.
+// Release releases the counts, unless another configuration has the same limits.
 // A second call does nothing.
 func (r *Rules) Release() {
 	if !r.released.Swap(true) {
@@ -96,7 +95,7 @@ func (r *Rules) Release() {
 	}
 }
 
-// list returns the limits of h's list; nil when there are none.
+// list returns the limits of h's list, or nil if there are none.
 func (r *Rules) list(h *Hit) *listRules {
 	if lr := r.lists[h.List.Name]; lr != nil && len(lr.limits) > 0 {
 		return lr
@@ -104,14 +103,14 @@ func (r *Rules) list(h *Hit) *listRules {
 	return nil
 }
 
-// key returns the key of one of the limit's windows. Windows whose hits have the
+// key returns the key of one of the limit's windows. Windows of hits with the
 // same base are in the same shard.
 func (bl *boundLimit) key(w *boundWindow, base uint64) uint64 {
 	return mix(base^bl.salt) ^ uint64(w.salt)
 }
 
-// boundsAt returns the window that holds now; of a rate the one that its estimate
-// goes by.
+// boundsAt returns the window that contains now; for a rate, the window of its
+// estimate.
 func (w *boundWindow) boundsAt(now time.Time, zone *time.Location) *bounds {
 	sec := now.Unix()
 	b := w.bounds.Load()
@@ -127,7 +126,7 @@ func (w *boundWindow) boundsAt(now time.Time, zone *time.Location) *bounds {
 	return b
 }
 
-// max returns how many hits of a channel fit at once.
+// max returns the number of hits of a channel that fit at once.
 func (bl *boundLimit) max(w *boundWindow, channel string) int64 {
 	n := w.window.Max
 	if w.isRate {
@@ -139,8 +138,8 @@ func (bl *boundLimit) max(w *boundWindow, channel string) int64 {
 	return n
 }
 
-// wait returns how long a bucket with tokens takes until it has want; 0 when it
-// does. As in package rate, less than a nanosecond is no wait.
+// wait returns how long a bucket with tokens takes to reach want; 0 if it already
+// has. As in package rate, a wait below one nanosecond counts as none.
 func wait(r rate.Limit, tokens, want float64) time.Duration {
 	if tokens >= want {
 		return 0

@@ -8,20 +8,20 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// sketch estimates the counts of keys for which there is no room: a count-min
+// sketch estimates the counts of keys that do not fit into the table: a count-min
 // sketch with conservative update (Cormode and Muthukrishnan 2005; Estan and
-// Varghese 2002). A key has a cell in each row; a hit raises those of its cells
-// that are lowest, and the lowest is the estimate. It is never below the key's
-// count, and above it when each of the key's cells is shared with others.
+// Varghese 2002). A key has a cell in each row. A hit raises the lowest of its
+// cells, and the lowest cell is the estimate. The estimate is never below the
+// key's count, and above it only if the key shares each of its cells with others.
 //
-// What the others amount to is about hits/sketchCells, the mean of a row, which
-// is taken off. A flood that goes on and on would otherwise fill all cells, and
-// have everybody refused who is new. As it is, a key gets what its limit says, and
-// up to that mean more: some hits for every million of the flood.
+// The share of other keys is about hits/sketchCells, the mean of a row, and is
+// subtracted. Otherwise a long flood would fill all cells, and the limiter would
+// refuse every new key. With the subtraction, a key gets its limit and up to that
+// mean more: some hits for every million of the flood.
 //
-// Each shard has one for each class of windows that needs it, which is 4 MiB a class
-// for all shards of a large Limiter. Windows of a class begin and end together, and
-// their keys differ, so that they can share it.
+// Each shard has one sketch for each class of windows that needs it: 4 MiB a
+// class for all shards of a large Limiter. Windows of a class begin and end
+// together and have different keys, so they can share a sketch.
 type sketch struct {
 	start int64 // of the window, in seconds since the Unix epoch
 	hits  uint64
@@ -33,17 +33,17 @@ const (
 	sketchCells = 1024 // a power of two
 )
 
-// class is what windows have in common that begin and end together.
+// class identifies windows that begin and end together.
 type class struct {
 	// Of calendar windows.
 	span ruleset.Span
 	zone string
-	// Of rates: how many seconds an empty bucket takes to fill up. The estimate
-	// takes it for a window that holds a whole bucket.
+	// Of rates: the time in seconds in which an empty bucket refills. The
+	// estimate treats it as a window that admits a whole bucket.
 	fill int64
 }
 
-// longestFill bounds how long the estimate of a rate can go back.
+// longestFill bounds the window of a rate's estimate.
 const longestFill = 24 * 3600
 
 func rateClass(r rate.Limit, burst int) class {
@@ -51,14 +51,14 @@ func rateClass(r rate.Limit, burst int) class {
 	return class{fill: int64(min(max(seconds, 1), longestFill))}
 }
 
-// boundsAt returns the window that the estimate of a rate goes by.
+// boundsAt returns the window of a rate's estimate.
 func (c class) boundsAt(sec int64) *bounds {
 	start := sec - sec%c.fill
 	return &bounds{start, start + c.fill}
 }
 
-// estimateMax returns how many hits fit in the window that the estimate of a rate
-// goes by: a whole bucket, and more where that is shorter than a second to fill.
+// estimateMax returns the number of hits that fit into the window of a rate's
+// estimate: a whole bucket, or more if the bucket refills in less than a second.
 func (c *counter) estimateMax() int64 {
 	return max(int64(c.burst), int64(float64(c.rate)*float64(c.class.fill)))
 }
@@ -74,14 +74,16 @@ func (s *shard) estimate(m *mark) int64 {
 	case k == nil:
 		return 0
 	case m.bounds.isOther(k.start):
-		// The window is over. If the flood is too, nobody needs a sketch any more.
+		// The window is over. If the flood continues, the next charge makes a new
+		// sketch.
 		delete(s.sketches, c)
 		return 0
 	}
 	return k.estimate(m.key)
 }
 
-// charge counts a hit of a key that is not held, or as many as there are at least.
+// charge counts a hit of a key without a count, or raises the estimate to a known
+// minimum.
 func (s *shard) charge(m *mark, atLeast int64) {
 	c := m.w.counter.class
 	k := s.sketches[c]

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// shard is the part of the counts whose keys begin alike.
+// shard holds the counts of keys with the same prefix.
 type shard struct {
 	mu     sync.Mutex
 	latest time.Time // see tick
 
-	// A hash table with open addressing: slots say which key's count is where.
-	slots []slot // a power of two of them, or none
+	// A hash table with open addressing: slots map a key to its count.
+	slots []slot // a power of two, or none
 	used  int
-	hand  int // where sweep goes on
+	hand  int // next slot of sweep
 
 	buckets pages[rate.Limiter]
 	counts  pages[count]
@@ -23,7 +23,7 @@ type shard struct {
 	sketches map[class]*sketch
 
 	estimated, reclaimed uint64
-	_                    [64]byte // shards of two processors share no cache line
+	_                    [64]byte // keep shards of two processors on different cache lines
 }
 
 // slot is one key of the table; the zero slot is free.
@@ -33,7 +33,7 @@ type slot struct {
 	cell    cell
 }
 
-// cell says where a key's bucket or count is; 0 is nowhere.
+// cell is the location of a key's bucket or count; 0 is nowhere.
 type cell uint32
 
 const isBucket cell = 1 << 31
@@ -43,11 +43,13 @@ func (c cell) index() uint32 { return uint32(c&^isBucket) - 1 }
 // count is the count of a calendar window that began at start.
 type count struct {
 	start, n int64
-	// known is how many of n an aggregator has spoken of: nothing takes those back.
+	// known is the part of n that an aggregator has reported: Undo must not
+	// subtract it.
 	known int64
 }
 
-// pages are cells that never move, in pieces that the allocator has no waste in.
+// pages hold cells that never move, in sizes that waste no memory of the
+// allocator.
 type pages[T any] struct {
 	pages []*[pageCells]T
 	used  uint32
@@ -73,7 +75,7 @@ func (p *pages[T]) take() uint32 {
 
 func (p *pages[T]) give(i uint32) { p.free = append(p.free, i) }
 
-// find returns where the count of a key is; 0 when it is not held.
+// find returns the cell of a key's count, or 0 if there is none.
 func (s *shard) find(key uint64, c *counter) cell {
 	if s.used == 0 {
 		return 0
@@ -89,11 +91,11 @@ func (s *shard) find(key uint64, c *counter) cell {
 
 const (
 	leastSlots = 8
-	sweepSlots = 8 // looked at by each key that finds no room
+	sweepSlots = 8 // slots examined for each key that finds no room
 )
 
-// insert makes room for the count of a key that is not held, and returns where
-// it is: a full bucket, or a count of 0. It returns 0 when there is no room.
+// insert makes room for the count of a new key and returns its cell: a full
+// bucket, or a count of 0. It returns 0 if there is no room.
 func (s *shard) insert(l *Limiter, key uint64, c *counter) cell {
 	if !l.reserve() {
 		s.sweep(l, min(sweepSlots, len(s.slots)))
@@ -119,7 +121,7 @@ func (s *shard) insert(l *Limiter, key uint64, c *counter) cell {
 	return at
 }
 
-// reserve takes one of the keys that there may be.
+// reserve takes one of the available keys.
 func (l *Limiter) reserve() bool {
 	if l.keys.Add(1) <= l.maxKeys.Load() {
 		return true
@@ -128,16 +130,15 @@ func (l *Limiter) reserve() bool {
 	return false
 }
 
-// fill makes b a full bucket. There is no other way to do that in place: a bucket
-// that is made begins full, and must not be copied.
+// fill fills b in place. A new bucket is full, but a bucket must not be copied.
 func fill(b *rate.Limiter, c *counter, now time.Time) {
 	*b = rate.Limiter{}
 	b.SetBurstAt(time.Time{}, c.burst)
-	b.SetLimitAt(time.Time{}, 1e12) // a rate that fills anything by now
+	b.SetLimitAt(time.Time{}, 1e12) // a rate that has filled anything by now
 	b.SetLimitAt(now, c.rate)
 }
 
-// place puts sl where find looks for it.
+// place stores sl where find looks for it.
 func (s *shard) place(sl slot) {
 	mask := uint64(len(s.slots) - 1)
 	i := sl.key & mask
@@ -147,8 +148,8 @@ func (s *shard) place(sl slot) {
 	s.slots[i] = sl
 }
 
-// grow makes room in the table: by forgetting what is worth nothing if that is
-// much of it.
+// grow makes room in the table. It forgets keys without effect if they are a
+// large part of it.
 func (s *shard) grow(l *Limiter) {
 	s.sweep(l, len(s.slots))
 	if s.used > len(s.slots)/2 || len(s.slots) == 0 {
@@ -163,13 +164,13 @@ func (s *shard) grow(l *Limiter) {
 	}
 }
 
-// sweep looks at the next n slots, and forgets the keys that are worth nothing.
+// sweep examines the next n slots and forgets the keys without effect.
 func (s *shard) sweep(l *Limiter, n int) {
 	for range n {
 		if s.hand >= len(s.slots) {
 			s.hand = 0
 		}
-		// What was behind a slot that becomes free may move into it.
+		// A later slot may move into the slot that becomes free.
 		if sl := s.slots[s.hand]; sl.cell != 0 && s.worthless(l, sl) {
 			s.remove(l, uint64(s.hand))
 			s.reclaimed++
@@ -179,7 +180,8 @@ func (s *shard) sweep(l *Limiter, n int) {
 	}
 }
 
-// worthless reports whether a key that is not held would be treated the same.
+// worthless reports whether the limiter would treat the key the same without its
+// count.
 func (s *shard) worthless(l *Limiter, sl slot) bool {
 	c := l.counterOf(sl.counter)
 	switch {
@@ -192,14 +194,14 @@ func (s *shard) worthless(l *Limiter, sl slot) bool {
 	return n.n == 0 || c.isOver(n.start, s.latest.Unix())
 }
 
-// remove forgets the key in the slot i.
+// remove forgets the key in slot i.
 func (s *shard) remove(l *Limiter, i uint64) {
 	if at := s.slots[i].cell; at&isBucket != 0 {
 		s.buckets.give(at.index())
 	} else {
 		s.counts.give(at.index())
 	}
-	// Move up what find would no longer reach past the free slot.
+	// Move up the slots that find would no longer reach past the free slot.
 	mask := uint64(len(s.slots) - 1)
 	for j := (i + 1) & mask; s.slots[j].cell != 0; j = (j + 1) & mask {
 		if home := s.slots[j].key & mask; (j-home)&mask >= (j-i)&mask {
@@ -223,8 +225,7 @@ func (s *shard) forget(l *Limiter, key uint64, c *counter) bool {
 	return false
 }
 
-// purge removes the keys of counters that were dropped, and the sketches of
-// classes that no counter is in.
+// purge removes the keys of dropped counters, and the sketches of unused classes.
 func (s *shard) purge(l *Limiter, classes map[class]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,10 +247,10 @@ func (s *shard) purge(l *Limiter, classes map[class]bool) {
 	}
 }
 
-// tick tells the shard the time. Hits that come at the same time from several
-// processors may get here in another order, and a bucket whose time goes back would
-// fill up twice: they are judged at the latest of their times. More than a minute
-// back is a clock that was put right; buckets go on from there.
+// tick advances the shard's time. Concurrent hits may arrive out of order, and a
+// bucket whose time goes back would refill twice: so the limiter judges them at
+// the latest time seen. A step back of more than a minute is a corrected clock;
+// buckets continue from there.
 func (s *shard) tick(now time.Time) {
 	back := s.latest.Sub(now)
 	if back >= 0 && back < time.Minute {
@@ -260,7 +261,7 @@ func (s *shard) tick(now time.Time) {
 		for _, sl := range s.slots {
 			if sl.cell&isBucket != 0 {
 				b := s.buckets.at(sl.cell.index())
-				b.SetBurstAt(now, b.Burst()) // as it is, but as of now
+				b.SetBurstAt(now, b.Burst()) // unchanged, but as of now
 			}
 		}
 	}

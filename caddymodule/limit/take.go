@@ -11,14 +11,14 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// scratch is the memory that one call needs, from a pool.
+// scratch is the memory of one call, from a pool.
 type scratch struct {
 	key   []byte
 	marks []mark
-	locks [maxShards / 64]uint64 // the shards that are needed
+	locks [maxShards / 64]uint64 // shards to lock
 }
 
-// mostKey is the longest key whose memory is kept for the next call.
+// mostKey is the longest key whose memory the pool keeps.
 const mostKey = 4096
 
 func (l *Limiter) get() *scratch { return l.scratch.Get().(*scratch) }
@@ -41,13 +41,13 @@ type mark struct {
 	shard     *shard
 	bucket    *rate.Limiter // of a rate that is held
 	count     *count        // of a calendar window that is held
-	estimated bool          // there is no room to hold the key, or was not
-	left      float64       // hits that there is room for, with the bonus
-	wait      time.Duration // until there is room for one; 0 when there is
+	estimated bool          // there is or was no room to hold the key
+	left      float64       // room in hits, with the bonus
+	wait      time.Duration // until there is room for one hit; 0 if there is now
 }
 
-// marks finds the windows that h is charged to, and their keys; no bounds when now
-// is zero. A limit's name restricts them to those of that limit.
+// marks finds the windows of h and their keys, without bounds if now is zero. A
+// limit's name restricts them to that limit.
 func (l *Limiter) marks(s *scratch, list *listRules, h *Hit, quotas []hit.Quota, now time.Time, only string) {
 	s.marks = s.marks[:0]
 	clear(s.locks[:])
@@ -85,8 +85,8 @@ func quotaKey(quotas []hit.Quota, limit string, w *ruleset.Window, base uint64) 
 	return base
 }
 
-// lock locks the shards that are needed, always in the same order, and tells them
-// the time unless it is zero.
+// lock locks the needed shards, always in the same order, and sets their time
+// unless it is zero.
 func (l *Limiter) lock(s *scratch, now time.Time) {
 	for i, set := range s.locks {
 		for ; set != 0; set &= set - 1 {
@@ -107,8 +107,8 @@ func (l *Limiter) unlock(s *scratch) {
 	}
 }
 
-// Take charges a hit to all limits that apply, or to none when one refuses it.
-// quotas are those of AppendQuotas, nil for a view.
+// Take charges a hit to all limits that apply, or to none if one refuses it.
+// quotas are the result of AppendQuotas; nil for a view.
 func (r *Rules) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision {
 	var d Decision
 	list := r.list(h)
@@ -152,11 +152,11 @@ func (r *Rules) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision {
 	return d
 }
 
-// charge charges the hit to all windows, but not to those of limits in shadow that
+// charge charges the hit to all windows, except those of limits in shadow that
 // would refuse it.
 func (l *Limiter) charge(s *scratch, d *Decision) {
-	// First those that are held: making room for others may take away what is
-	// worth nothing before it is charged.
+	// Charge existing counts first: making room for new ones may forget counts
+	// without effect before they are charged.
 	for i := range s.marks {
 		if m := &s.marks[i]; m.held() && !d.shadows(m.bl.limit) {
 			m.add()
@@ -198,7 +198,7 @@ func (d *Decision) refused(m *mark) {
 
 func (m *mark) held() bool { return m.bucket != nil || m.count != nil }
 
-// find looks for what is held of the key.
+// find looks up the count of the key.
 func (m *mark) find(l *Limiter) {
 	m.shard = &l.shards[l.shardOf(m.key)]
 	m.at(m.shard.find(m.key, m.w.counter))
@@ -214,7 +214,7 @@ func (m *mark) at(at cell) {
 	}
 }
 
-// judge finds out how much room the window has.
+// judge computes the room of the window.
 func (m *mark) judge() {
 	c := m.w.counter
 	if !m.held() && m.shard.estimate(m) > 0 {
@@ -230,7 +230,7 @@ func (m *mark) judge() {
 			m.left = m.bucket.TokensAt(m.shard.latest) + float64(m.max-int64(c.burst))
 		}
 		if m.wait = wait(c.rate, m.left, 1); m.wait > 0 && m.wait < never {
-			m.wait++ // what is left of the last nanosecond
+			m.wait++ // round up the last nanosecond
 		}
 		return
 	} else {
@@ -254,7 +254,7 @@ func (m *mark) untilEnd() time.Duration {
 	return max(time.Unix(m.bounds.end, 0).Sub(m.shard.latest), 1)
 }
 
-// add charges a hit to what is held.
+// add charges a hit to an existing count.
 func (m *mark) add() {
 	if m.bucket != nil {
 		// Not AllowN, which does not go below empty.
@@ -264,9 +264,9 @@ func (m *mark) add() {
 	m.count.n++
 }
 
-// enter charges a hit to a key that is not held yet.
+// enter charges a hit to a key without a count.
 func (m *mark) enter(l *Limiter) {
-	n := m.shard.estimate(m) // what was counted while there was no room
+	n := m.shard.estimate(m) // hits counted while there was no room
 	at := m.shard.insert(l, m.key, m.w.counter)
 	if at == 0 {
 		m.shard.estimated++
@@ -284,7 +284,7 @@ func (m *mark) enter(l *Limiter) {
 	m.add()
 }
 
-// whole returns how many hits there is room for.
+// whole returns the number of whole hits that there is room for.
 func (m *mark) whole(left float64) int64 {
 	if m.w.isRate {
 		left += float64(m.w.counter.rate) * 1e-9 // as in wait
@@ -292,7 +292,7 @@ func (m *mark) whole(left float64) int64 {
 	return min(max(int64(math.Floor(left)), 0), m.max)
 }
 
-// reset returns when all of max is there again; 0 when never.
+// reset returns the time until all of max is free again; 0 if never.
 func (m *mark) reset(left float64) time.Duration {
 	var d time.Duration
 	if m.w.isRate && !m.estimated {
@@ -306,10 +306,10 @@ func (m *mark) reset(left float64) time.Duration {
 	return d
 }
 
-// Undo takes back the charge of a hit that was admitted and came to nothing. at is
-// the time that Take was given, shadowed those limits that it said would have
-// refused the hit. What was charged to an estimate stays charged; and a bucket that
-// was full again since then has room for one hit too many, for a while.
+// Undo reverses the charge of an admitted hit that was not stored. at is the time
+// passed to Take, and shadowed are the limits in shadow from its decision.
+// Charges to an estimate stay. A bucket that has refilled since then has room for
+// one hit too many for a while.
 func (r *Rules) Undo(h *Hit, quotas []hit.Quota, at time.Time, shadowed ...*ruleset.Limit) {
 	list := r.list(h)
 	if list == nil {

@@ -10,17 +10,18 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// Files that a person has to look at. While one is there, a fault says so.
+// Files that the operator must inspect. A fault is raised while one exists.
 const (
 	damageFiles   = "damage-*.txt"
 	doubtfulFiles = "doubtful-*.hits"
 )
 
-// damage is what could not be read.
+// damage counts unreadable batches.
 type damage struct {
 	Lost  uint64 // batches
-	Saved uint64 // batches that could be read
-	// Unknown says that more may be lost, because the state could not be read either.
+	Saved uint64 // readable batches
+	// Unknown reports that more may be lost, because the state was unreadable
+	// too.
 	Unknown bool
 }
 
@@ -29,28 +30,29 @@ func (d *damage) text() string {
 	if d.Unknown {
 		atLeast = "at least "
 	}
-	text := fmt.Sprintf("Batches of hits that could not be read from the spool: %s%d. Those of them that are not counted yet are lost.", atLeast, d.Lost)
+	text := fmt.Sprintf("Batches of hits that could not be read from the spool: %s%d. Hits in them that are not counted yet are lost.", atLeast, d.Lost)
 	if d.Saved > 0 {
-		text += fmt.Sprintf(" Batches that could be read, and are sent: %d.", d.Saved)
+		text += fmt.Sprintf(" Batches that could be read and are sent: %d.", d.Saved)
 	}
 	return text
 }
 
-// report writes down what could not be read. A report of the same name is replaced.
+// report writes damage to a file. It replaces a report of the same name.
 func (s *spool) report(name string, d *damage) error {
 	return datadir.Replace(filepath.Join(s.dir, "damage-"+name+".txt"), []byte(d.text()+"\n"))
 }
 
-// reportUnreadable reports batches that could be read when the spool was opened.
+// reportUnreadable reports batches that became unreadable after the spool was
+// opened.
 func (s *spool) reportUnreadable(batches uint64) error {
 	s.unreadable += batches
 	return s.report(s.edge, &damage{Lost: s.unreadable})
 }
 
-// lookForFiles raises the faults of files that a person has to look at, and clears
+// lookForFiles raises faults for files that the operator must inspect, and clears
 // those whose files are gone.
 func (o *Outbox) lookForFiles() {
-	damaged, _ := filepath.Glob(filepath.Join(o.opts.Dir, damageFiles)) // the pattern is right
+	damaged, _ := filepath.Glob(filepath.Join(o.opts.Dir, damageFiles)) // the pattern is valid
 	if len(damaged) == 0 {
 		o.opts.Faults.Clear(faults.SpoolDamaged, faults.Whole)
 	} else {
@@ -63,7 +65,7 @@ func (o *Outbox) lookForFiles() {
 			texts = fmt.Appendf(texts, "%.300s ", bytes.TrimSpace(text))
 		}
 		o.opts.Faults.Set(faults.SpoolDamaged, faults.Whole, fmt.Sprintf(
-			"%sCheck the disk. What could not be read is kept in %s, where that was possible. To acknowledge this, delete %s",
+			"%sCheck the disk. The edge set aside unreadable data in %s, where possible. To acknowledge this, delete %s",
 			texts, filepath.Join(o.opts.Dir, "*.damaged-*"), filepath.Join(o.opts.Dir, damageFiles)))
 	}
 	doubtful, _ := filepath.Glob(filepath.Join(o.opts.Dir, doubtfulFiles))
@@ -72,6 +74,6 @@ func (o *Outbox) lookForFiles() {
 		return
 	}
 	o.opts.Faults.Set(faults.Doubtful, faults.Whole, fmt.Sprintf(
-		"nobody knows whether the hits in %s were counted, because two processes had the same spool. To count them, run `aggregator replay` with that file; then, or to leave them out, delete it (%d such files)",
+		"it is unknown whether the hits in %s were counted, because two processes had the same spool. To count them, run `aggregator replay` with that file; then, or to discard them, delete it (%d such files)",
 		doubtful[0], len(doubtful)))
 }

@@ -256,7 +256,7 @@ func TestDamageWhileRunning(t *testing.T) {
 }
 
 // TestCutOffWithoutState: when no state can be read either, nobody knows how
-// much is lost. That it is, the report says all the same.
+// much is lost. The report mentions the loss all the same.
 func TestCutOffWithoutState(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

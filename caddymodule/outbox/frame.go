@@ -9,7 +9,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// A segment is a file of frames, one after the other. A frame is one batch:
+// A segment is a file of consecutive frames. A frame is one batch:
 //
 //	magic      4 bytes
 //	length     4 bytes, of what follows the checksum
@@ -20,24 +20,23 @@ import (
 //	edge       1 byte with its length, and the edge's id
 //	batch      the bytes that are published
 //
-// Numbers are big-endian. A frame names its batch in full and is checked on its
-// own, so damage to a segment costs the frames that it touches and no others, and
-// frames may stand in any segment, more than once. The magic has a byte that no
-// list, item or channel can contain, so nothing that visitors send looks like a
-// frame.
+// Numbers are big-endian. A frame identifies its batch and has its own checksum,
+// so damage to a segment affects only the damaged frames, and a frame may appear
+// in any segment, more than once. The magic has a byte that no list, item or
+// channel can contain, so visitors cannot send data that looks like a frame.
 const (
 	frameMagic = "HBs\x02"
-	// frameHead is what the checksum does not cover, frameFixed what stands between
-	// it and the edge.
+	// frameHead is the part without a checksum, frameFixed the part between it
+	// and the edge.
 	frameHead  = 4 + 4 + 4
 	frameFixed = 8 + 8 + 2 + 1
-	// maxFrame is the longest a frame can be after its checksum.
+	// maxFrame is the maximum length of a frame after its checksum.
 	maxFrame = frameFixed + 255 + hit.MaxBatchBytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// laneID names the batches that one edge id has for one shard.
+// laneID identifies the batches of one edge id for one shard.
 type laneID struct {
 	edge  string
 	shard int
@@ -47,10 +46,10 @@ type frame struct {
 	laneID
 	seq  uint64
 	at   time.Time
-	data []byte // the batch, as it is published
+	data []byte // the batch in its published form
 }
 
-// appendFrame appends f to buf and returns the result, with how many bytes f takes.
+// appendFrame appends f to buf and returns the result and the size of f.
 func appendFrame(buf []byte, f *frame) (_ []byte, length int) {
 	begin := len(buf)
 	buf = append(buf, frameMagic...)
@@ -66,8 +65,8 @@ func appendFrame(buf []byte, f *frame) (_ []byte, length int) {
 	return buf, len(buf) - begin
 }
 
-// parseFrame reads the frame that buf begins with, and returns how many bytes it
-// takes. The frame's data is part of buf.
+// parseFrame reads the frame at the beginning of buf and returns its size. The
+// frame's data is part of buf.
 func parseFrame(buf []byte) (f frame, length int, ok bool) {
 	if len(buf) < frameHead+frameFixed || string(buf[:4]) != frameMagic {
 		return f, 0, false
@@ -92,9 +91,8 @@ func parseFrame(buf []byte) (f frame, length int, ok bool) {
 	return f, frameHead + n, f.seq > 0 && f.shard < hit.MaxShards && hit.ValidEdge(f.edge)
 }
 
-// parseFrames calls each with every frame in buf, where it begins and how many
-// bytes it takes. What is no frame it skips; bad is where that begins first, or
-// len(buf).
+// parseFrames calls each for every frame in buf with its offset and size. It
+// skips other data; bad is the first offset of such data, or len(buf).
 func parseFrames(buf []byte, each func(f frame, offset, length int)) (bad int) {
 	bad = len(buf)
 	for offset := 0; offset < len(buf); {

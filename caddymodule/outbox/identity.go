@@ -15,16 +15,16 @@ import (
 )
 
 // renew takes a new edge id, because the store has applied more batches of the
-// current one than were ever sent from here: another process uses the same id.
-// Each process takes an id of its own, so it is the same process: a machine that
-// was copied, or went back, while it ran. Under the old id the aggregator would
-// skip new hits as applied.
+// current id than this edge ever sent: another process uses the same id. Each
+// process takes its own id, so the other one is a copy of this process: someone
+// copied the running machine or restored its snapshot. Under the old id the
+// aggregator would skip new hits as applied.
 //
 // Batches that were never sent move to the new id. The others keep the old one,
-// because they may be in the log: sending them under another id could count them
-// twice. Those of them that the position covers are doubtful: the aggregator may
-// have taken the other process's for them. They are written to a file, which a
-// person can have counted.
+// because they may be in the log: under another id they could count twice.
+// Batches that the position covers are doubtful: the aggregator may have applied
+// the other process's instead. renew writes them to a file, and the operator
+// decides whether to count them.
 func (r *run) renew(edge string, applied map[int]uint64) {
 	o := r.o
 	r.o.inWriter(r.ctx, func() {
@@ -65,7 +65,7 @@ func (r *run) renew(edge string, applied map[int]uint64) {
 		}
 		o.edge = o.spool.edge
 		o.counters.renewed.Add(1)
-		o.log.Error("the aggregator has counted batches under this edge's id that it never sent: the machine was copied, or went back, while this process ran; a new id is taken",
+		o.log.Error("the aggregator has applied batches under this edge's id that this edge never sent: the running machine was copied or restored from a snapshot; the edge takes a new id",
 			zap.String("old", edge), zap.String("new", o.edge), zap.String("doubtful", file))
 		o.lookForFiles()
 		if o.unconfirmed {
@@ -74,9 +74,9 @@ func (r *run) renew(edge string, applied map[int]uint64) {
 	})
 }
 
-// writeDoubtful writes the batches of the current edge id up to a sequence in each
-// shard to a file, as a CBOR sequence, and returns its name; none when there are
-// none.
+// writeDoubtful writes the batches of the current edge id up to a sequence in
+// each shard to a file, as a CBOR sequence. It returns the file's name, or "" if
+// there are no such batches.
 func (s *spool) writeDoubtful(upTo []uint64, now time.Time) (name string, err error) {
 	var ids []laneID
 	for shard, last := range upTo {
@@ -94,7 +94,7 @@ func (s *spool) writeDoubtful(upTo []uint64, now time.Time) (name string, err er
 			for seq := s.lanes[id].low; seq <= upTo[id.shard]; seq++ {
 				f, err := s.read(id, seq)
 				if err != nil {
-					continue // whoever sends it reports it
+					continue // the lane's sender reports it
 				}
 				if _, err := w.Write(f.data); err != nil {
 					return err
@@ -109,7 +109,7 @@ func (s *spool) writeDoubtful(upTo []uint64, now time.Time) (name string, err er
 	return name, nil
 }
 
-// writeFile writes a file as a whole, or not at all.
+// writeFile writes a file atomically.
 func (s *spool) writeFile(name string, write func(io.Writer) error) error {
 	path := filepath.Join(s.dir, name)
 	temp := filepath.Join(s.dir, ".tmp-"+name)
@@ -127,9 +127,9 @@ func (s *spool) writeFile(name string, write func(io.Writer) error) error {
 	return datadir.Sync(s.dir)
 }
 
-// renew takes a new edge id and moves the batches above sent[shard] to it, where
-// they are numbered from 1. It returns, for each shard, how many batches the new id
-// has. An error other than errUnsure means that nothing changed.
+// renew takes a new edge id and moves the batches above sent[shard] to it,
+// numbered from 1. It returns the number of batches of the new id for each shard.
+// After an error other than errUnsure nothing has changed.
 func (s *spool) renew(sent []uint64, now time.Time) (last []uint64, err error) {
 	old, edge := s.edge, newEdge()
 	last = make([]uint64, s.shards)

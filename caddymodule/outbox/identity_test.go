@@ -215,7 +215,7 @@ func itemsOf(t *testing.T, path string) (items []string) {
 	}
 }
 
-// TestRenew: what was never sent gets the new id, also for the next process.
+// TestRenew: batches that were never sent get the new id, also for the next process.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,23 +17,23 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// ErrShards means that the log was created with another number of shards than
-// this edge is set to. Nothing is published.
-var ErrShards = errors.New("the log has another number of shards than this edge")
+// ErrShards reports that the log and this edge have different numbers of shards.
+// The edge publishes nothing.
+var ErrShards = errors.New("the log and this edge have different numbers of shards")
 
-// Connect connects an edge to NATS: to one or more URLs with commas between.
-// It returns at once, and goes on trying for ever when no server answers.
+// Connect connects an edge to NATS at one or more comma-separated URLs. It
+// returns at once and keeps trying if no server answers.
 func Connect(urls string, log *zap.Logger, opts ...nats.Option) (*nats.Conn, error) {
-	var tried atomic.Int64 // when a failure was logged, in seconds
+	var tried atomic.Int64 // time of the last logged failure, in seconds
 	opts = append([]nats.Option{
 		nats.Name("hotboard edge"),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1), // the default gives up for good after 60 attempts
 		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectJitter(500*time.Millisecond, time.Second),
-		// Else what was reported as failed is sent after all, later.
+		// Otherwise a message reported as failed could be sent later.
 		nats.ReconnectBufSize(-1),
-		// A dead connection is noticed after some 15 seconds.
+		// Detect a dead connection after some 15 seconds.
 		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second),
@@ -48,11 +48,11 @@ func Connect(urls string, log *zap.Logger, opts ...nats.Option) (*nats.Conn, err
 				log.Warn("disconnected from NATS; hits wait on disk", zap.Error(err))
 			}
 		}),
-		// Also while there has not been a connection yet.
+		// Also before the first connection.
 		nats.ReconnectErrHandler(func(nc *nats.Conn, err error) {
 			if now := time.Now().Unix(); now-tried.Load() >= int64(awayEvery/time.Second) {
 				tried.Store(now)
-				log.Warn("NATS cannot be reached; hits wait on disk, and this goes on trying", zap.Strings("servers", redacted(nc.Servers())), zap.Error(err))
+				log.Warn("cannot reach NATS; hits wait on disk, and the edge keeps trying", zap.Strings("servers", redacted(nc.Servers())), zap.Error(err))
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -66,7 +66,7 @@ func Connect(urls string, log *zap.Logger, opts ...nats.Option) (*nats.Conn, err
 	return nc, nil
 }
 
-// awayEvery is how often it is logged that no server can be reached.
+// awayEvery is the interval of log messages while no server is reachable.
 const awayEvery = time.Minute
 
 // redacted returns URLs without their passwords.
@@ -79,35 +79,35 @@ func redacted(servers []string) []string {
 	return servers
 }
 
-// NATS is the [Bus] over NATS: the log is a JetStream stream, the aggregator
+// NATS is the [Bus] over NATS: the log is a JetStream stream, and the aggregator
 // answers requests.
 type NATS struct {
 	conn   func() *nats.Conn
 	shards int
 
-	checking chan struct{} // holds a token while the stream is looked at
+	checking chan struct{} // holds a token during a check of the stream
 	link     atomic.Pointer[link]
 }
 
-// link is a connection on which the stream was seen to have the right shards.
+// link is a connection whose stream has the right number of shards.
 type link struct {
 	nc         *nats.Conn
 	reconnects uint64
 	js         jetstream.JetStream
 }
 
-var errNoConnection = errors.New("there is no connection to NATS")
+var errNoConnection = errors.New("no connection to NATS")
 
-// NewNATS returns a bus for a log of so many shards, over whichever connection
-// conn returns; nil when there is none at the time. [Connect] makes one with the
-// options that the bus needs.
+// NewNATS returns a bus for a log with that number of shards, over the current
+// connection from conn, or nil if there is none. [Connect] makes a connection
+// with the options that the bus needs.
 func NewNATS(conn func() *nats.Conn, shards int) *NATS {
 	return &NATS{conn: conn, shards: shards, checking: make(chan struct{}, 1)}
 }
 
-// Publish implements [Bus]. It publishes nothing (ErrShards) while the stream
-// has another number of shards, which is looked up once for each connection
-// and after each failure.
+// Publish implements [Bus]. It returns ErrShards and publishes nothing while the
+// stream has another number of shards. It checks that once per connection and
+// after each failure.
 func (b *NATS) Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error {
 	link, err := b.checked(ctx)
 	if err != nil {
@@ -120,8 +120,8 @@ func (b *NATS) Publish(ctx context.Context, shard int, edge string, send Send, d
 	}
 	msg.Header.Set(hit.HeaderLow, strconv.FormatUint(send.Low, 10))
 	msg.Data = data
-	// The expected stream: an acknowledgement from another one that happens to
-	// keep the subject would not be from the log.
+	// Expect this stream: an acknowledgement from another stream with the same
+	// subject would not be from the log.
 	if _, err := link.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(hit.Stream)); err != nil {
 		b.link.CompareAndSwap(link, nil) // the stream may have been replaced
 		return fmt.Errorf("publishing batches %d to %d of shard %d: %w", send.Seq, send.Last, shard, err)
@@ -129,8 +129,8 @@ func (b *NATS) Publish(ctx context.Context, shard int, edge string, send Send, d
 	return nil
 }
 
-// checked returns the connection, once the stream was seen on it to have the
-// right number of shards.
+// checked returns the connection after checking that its stream has the right
+// number of shards.
 func (b *NATS) checked(ctx context.Context) (*link, error) {
 	nc, err := b.connected()
 	if err != nil {
@@ -164,7 +164,7 @@ func (b *NATS) checked(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("looking at stream %s (an aggregator creates it when it starts): %w", hit.Stream, err)
 	}
 	if n := stream.CachedInfo().Config.Metadata[hit.StreamShards]; n != strconv.Itoa(b.shards) {
-		return nil, fmt.Errorf("%w: stream %s says %q, the edge %d; set the edge to what the stream has, and give it a new spool directory once the spool is empty",
+		return nil, fmt.Errorf("%w: stream %s has %q, the edge %d; set the edge to the stream's number, and give it a new spool directory once the spool is empty",
 			ErrShards, hit.Stream, n, b.shards)
 	}
 	l := &link{nc, reconnects, js}
@@ -178,7 +178,7 @@ func (b *NATS) Connected() error {
 	return err
 }
 
-// connected returns the connection if there is one.
+// connected returns the connection, or an error if there is none.
 func (b *NATS) connected() (*nats.Conn, error) {
 	nc := b.conn()
 	if nc == nil {
@@ -210,8 +210,8 @@ func (b *NATS) Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64
 	if err := hit.ReplyError(msg.Header); err != nil {
 		return nil, fmt.Errorf("asking %s: %w", hit.SubjectApplied, err)
 	}
-	// An answer without the member is not one: read as "nothing is applied", it
-	// would have everything sent again.
+	// An answer without the member is invalid: interpreting it as "nothing is
+	// applied" would resend everything.
 	var answer struct {
 		Shards *map[int]uint64 `json:"shards"`
 	}
@@ -219,7 +219,7 @@ func (b *NATS) Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64
 		return nil, fmt.Errorf("reading the answer of %s: %w", hit.SubjectApplied, err)
 	}
 	if answer.Shards == nil {
-		return nil, fmt.Errorf("the answer of %s names no shards: %.200q", hit.SubjectApplied, msg.Data)
+		return nil, fmt.Errorf("the answer of %s lacks shards: %.200q", hit.SubjectApplied, msg.Data)
 	}
 	return *answer.Shards, nil
 }

@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// maxSegment is how much of a file is looked at: none that the spool writes is
-	// larger.
+	// maxSegment is the maximum number of bytes read from a file. The spool
+	// writes no larger files.
 	maxSegment = 1 << 30
-	// maxHole is how many missing batches between others are made up for, so that the
-	// others can be sent. A larger hole is no damage that one disk does.
+	// maxHole is the maximum number of missing batches between others that the
+	// spool replaces so that it can send the others. A single faulty disk does
+	// not cause a larger hole.
 	maxHole = 1 << 16
 )
 
-// openSpool opens or creates the spool in dir, with a new edge id. What cannot be
-// read it sets aside and reports, see [spool.repair]. It reads all segments once: 200
-// MB in 200,000 batches took 0.7 s from the page cache of a busy machine.
+// openSpool opens or creates the spool in dir, with a new edge id. It sets aside
+// and reports unreadable data, see [spool.repair]. It reads all segments once:
+// 200 MB in 200,000 batches took 0.7 s from the page cache of a busy machine.
 func openSpool(dir string, shards int, maxBytes int64) (_ *spool, err error) {
 	if err := datadir.Make(dir); err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func openSpool(dir string, shards int, maxBytes int64) (_ *spool, err error) {
 			s.release()
 		}
 	}()
-	_ = datadir.Tidy(dir) // what it leaves is in nobody's way
+	_ = datadir.Tidy(dir) // leftover files do no harm
 	was, err := s.openState()
 	if err != nil {
 		return nil, err
@@ -68,10 +69,11 @@ func openSpool(dir string, shards int, maxBytes int64) (_ *spool, err error) {
 	return s, datadir.Sync(dir)
 }
 
-// release lets go of a spool that could not be opened, and leaves it as it is.
+// release closes a spool that could not be opened, and leaves its files
+// unchanged.
 func (s *spool) release() {
 	for _, f := range s.state {
-		_ = f.Close() // nil is closed
+		_ = f.Close() // closing nil is harmless
 	}
 	for _, g := range s.segments {
 		_ = g.file.Close()
@@ -85,15 +87,14 @@ func newEdge() string {
 	return hex.EncodeToString(b)
 }
 
-// foundFrame is a frame that a segment has.
+// foundFrame is a frame in a segment.
 type foundFrame struct {
 	seq uint64
 	at  place
 }
 
-// scan opens all segments and reads them through. damaged are those that have
-// something else than frames; the end of a write that a power cut broke off is
-// such a thing too.
+// scan opens and reads all segments. damaged are segments that contain anything
+// but frames, including the end of a write that a power cut interrupted.
 func (s *spool) scan() (found map[laneID][]foundFrame, damaged []uint32, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -138,15 +139,15 @@ func (s *spool) scan() (found map[laneID][]foundFrame, damaged []uint32, err err
 	return found, damaged, nil
 }
 
-// readSegment returns what a segment holds, with zeros where the disk returns an
-// error.
+// readSegment returns the content of a segment, with zeros where the disk returns
+// an error.
 func readSegment(file *os.File) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("reading a segment of the spool: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("the segment %s of the spool is no file: move it away", file.Name())
+		return nil, fmt.Errorf("the segment %s of the spool is not a file: move it away", file.Name())
 	}
 	buf := make([]byte, min(info.Size(), maxSegment))
 	const block = 4 << 10
@@ -163,16 +164,16 @@ func readSegment(file *os.File) ([]byte, error) {
 	return buf, nil
 }
 
-// missing says which batches nothing is left of.
+// missing describes missing batches.
 type missing struct {
 	laneID
 	from, to uint64
-	// between says that batches behind them are there.
+	// between reports that later batches exist.
 	between bool
 }
 
-// arrange decides which of the frames that were found the spool holds, and returns
-// what should be there and is not.
+// arrange decides which of the found frames the spool holds, and returns the
+// missing batches.
 func (s *spool) arrange(found map[laneID][]foundFrame, was *state) (lost []missing) {
 	should := map[laneID][2]uint64{}
 	if was != nil {
@@ -187,7 +188,7 @@ func (s *spool) arrange(found map[laneID][]foundFrame, was *state) (lost []missi
 		lowLast, known := should[id]
 		low, last := lowLast[0], lowLast[1]
 		if was != nil && !known && id.edge != was.Edge {
-			continue // of an id that was never taken in the end
+			continue // its id was never put in force
 		}
 		slices.SortStableFunc(frames, func(a, b foundFrame) int { return cmp.Compare(a.seq, b.seq) })
 		frames = slices.DeleteFunc(frames, func(f foundFrame) bool {
@@ -207,8 +208,8 @@ func (s *spool) arrange(found map[laneID][]foundFrame, was *state) (lost []missi
 	return lost
 }
 
-// arrangeLane notes the frames of one lane, which are sorted, and returns which of
-// the batches low to last are missing.
+// arrangeLane records the sorted frames of one lane, and returns the missing
+// batches between low and last.
 func (s *spool) arrangeLane(id laneID, frames []foundFrame, low, last uint64) (lost []missing) {
 	next := low
 	for _, f := range frames {
@@ -231,7 +232,7 @@ func (s *spool) arrangeLane(id laneID, frames []foundFrame, low, last uint64) (l
 			s.put(id, f.seq, f.at)
 			next = f.seq + 1
 		} else if c := s.lanes[id]; c != nil && f.seq >= c.low {
-			s.put(id, f.seq, f.at) // the same in a later segment
+			s.put(id, f.seq, f.at) // the same frame in a later segment
 		}
 	}
 	if next <= last {
@@ -240,13 +241,13 @@ func (s *spool) arrangeLane(id laneID, frames []foundFrame, low, last uint64) (l
 	return lost
 }
 
-// repair makes up for what is missing, sets aside what could not be read, and
-// reports both. Nothing is set aside while nothing is missing: what cannot be read
-// then was never acknowledged.
+// repair replaces missing batches, sets aside unreadable data, and reports both.
+// It sets nothing aside if no batch is missing: then the unreadable data was
+// never acknowledged.
 //
-// Only what is missing before other batches gets an empty batch in its place. The
-// aggregator does not wait for what is missing at the ends of a lane, and in a copy
-// of a spool that was in use the end is not lost: the original has it.
+// Only batches missing before others are replaced by empty ones. The aggregator
+// does not wait for batches missing at the ends of a lane, and in a copy of a
+// spool that was in use the end is not lost: the original has it.
 func (s *spool) repair(lost []missing, damaged []uint32, known bool) error {
 	if len(lost) == 0 && (known || len(damaged) == 0) {
 		return nil
@@ -265,8 +266,8 @@ func (s *spool) repair(lost []missing, damaged []uint32, known bool) error {
 			}
 		}
 	}
-	// First, because nothing will be missing after the rest. Should that fail, the
-	// report is written again, under the same name.
+	// First, because nothing will be missing after the rest. If a later step
+	// fails, the next attempt writes the report again, under the same name.
 	if err := s.report(name, &s.damage); err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (s *spool) repair(lost []missing, damaged []uint32, known bool) error {
 	for _, n := range damaged {
 		g := s.segments[n]
 		if g.live > 0 {
-			continue // it was read once, and cannot be copied: whoever sends it reports it
+			continue // the lane's sender reports an unreadable frame
 		}
 		s.drop(n)
 		if _, err := datadir.SetAside(time.Now(), g.path); err != nil {

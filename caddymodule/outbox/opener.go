@@ -11,8 +11,8 @@ import (
 const (
 	// openPatience is how long Open waits for the spool.
 	openPatience = 3 * time.Second
-	// lookEvery is how often the directory is searched for files that a person has to
-	// look at.
+	// lookEvery is the interval at which the edge searches the directory for
+	// files that the operator must inspect.
 	lookEvery = 5 * time.Second
 )
 
@@ -35,15 +35,14 @@ func (o *Outbox) open(tried chan<- struct{}) {
 	}
 }
 
-// restore writes files of the spool anew that somebody has removed. It runs in the
-// writer.
+// restore rewrites removed files of the spool. It runs in the writer.
 func (o *Outbox) restore() {
 	restored, err := o.spool.restore()
 	if err != nil {
 		o.diskFailed(err)
 		signal(o.queue.urgent)
 	} else if restored {
-		o.log.Error("somebody has removed files of the spool while Caddy runs; nothing is lost, they are written anew", zap.String("dir", o.spool.dir))
+		o.log.Error("files of the spool were removed while Caddy runs; nothing is lost, and the edge rewrites them", zap.String("dir", o.spool.dir))
 	}
 }
 
@@ -75,7 +74,7 @@ func (o *Outbox) openSpool(tried chan<- struct{}) bool {
 	}
 }
 
-// adopt goes on with a spool that was opened. It runs in the writer.
+// adopt continues with an opened spool. It runs in the writer.
 func (o *Outbox) adopt(s *spool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

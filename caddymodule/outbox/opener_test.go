@@ -17,7 +17,7 @@ import (
 )
 
 // TestOpenInAnyCase: whatever is wrong with the directory, there is an outbox, with a
-// fault that tells what to do. It goes on by itself once that is done.
+// fault with the remedy. It recovers by itself once that is done.
 func TestOpenInAnyCase(t *testing.T) {
 	t.Parallel()
 	must := func(t *testing.T, err error) {

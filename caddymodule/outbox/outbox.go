@@ -1,17 +1,17 @@
-// Package outbox carries hits from the edge to the log so that a hit that was
-// acknowledged to a visitor is counted exactly once, whatever crashes.
+// Package outbox carries hits from the edge to the log: after any crash, every
+// acknowledged hit counts exactly once.
 //
-// The way of a hit:
+// The path of a hit:
 //
 //	Offer, Append ─► queue ─► spool (on disk, synced) ─► Sender ─► Bus (the log)
 //	                             ▲                          │
 //	                             └── trimmed once applied ──┘ applied positions
 //
-// Hits that wait are written together: one transaction holds all of them,
+// The outbox writes waiting hits together: one transaction holds all of them,
 // packed into one or more batches for each shard. Each batch has the edge's id
 // and a sequence without gaps. A goroutine for each shard publishes its batches
-// one after the other until they are acknowledged; the spool keeps them until
-// the aggregator has had them in its counts for a while. [Sender] says why.
+// in order until the log acknowledges them. The spool keeps batches until some
+// time after the aggregator has applied them; [Sender] explains why.
 package outbox
 
 import (
@@ -32,40 +32,41 @@ import (
 
 // Errors of [Outbox.Append] and [Outbox.Run].
 var (
-	// ErrFull: the spool has reached MaxBytes, or too many hits wait for the disk.
+	// ErrFull: the spool has reached MaxBytes, or too many hits wait for the
+	// disk.
 	ErrFull = errors.New("the spool is full")
 	// ErrUnavailable: the spool cannot be opened or written now. The fault
-	// [faults.SpoolFailing] has the reason.
+	// [faults.SpoolFailing] has the cause.
 	ErrUnavailable = errors.New("the spool is not available")
 	ErrClosed      = errors.New("the outbox is closed")
-	ErrRunning     = errors.New("the outbox is being published already")
+	ErrRunning     = errors.New("the outbox is already being published")
 )
 
-// Options of [Open]. Zero values give the defaults.
+// Options of [Open]. Zero values select the defaults.
 type Options struct {
-	// Dir is the spool directory; it is created. It belongs to one process at a
-	// time.
+	// Dir is the spool directory. Open creates it. Only one process may use it at
+	// a time.
 	Dir string
-	// Shards is the number of shards of the log. It is chosen once.
+	// Shards is the number of shards of the log. It never changes.
 	Shards int
-	// Keep is how long batches stay after they were applied. Default 1 minute.
+	// Keep is how long batches stay after they were applied. Default: 1 minute.
 	Keep time.Duration
-	// MaxBytes bounds the batches in the spool. The file can be somewhat larger
-	// and does not shrink. Default 1 GiB.
+	// MaxBytes bounds the batches in the spool. The files can be somewhat larger.
+	// Default: 1 GiB.
 	MaxBytes int64
-	// Flush is how long a view may wait for company before it is written.
-	// Default 100 ms: many small batches cost the edge and the log more than the
-	// views themselves.
+	// Flush is the maximum delay before a view is written. Default: 100 ms,
+	// because many small batches cost the edge and the log more than the views
+	// themselves.
 	Flush time.Duration
-	// Queue is how many views, and how many appended hits, may wait in memory.
-	// Default 8192.
+	// Queue is the maximum number of waiting views, and of waiting appended hits,
+	// in memory. Default: 8192.
 	Queue int
-	// BehindAfter is how long a batch may wait to be applied before that is a fault.
-	// Default: [hit.BehindAfter].
+	// BehindAfter is how long a batch may wait to be applied before that is a
+	// fault. Default: [hit.BehindAfter].
 	BehindAfter time.Duration
-	// Logger defaults to none. Faults are not logged to it.
+	// Logger defaults to none. It does not receive faults.
 	Logger *zap.Logger
-	// Faults is told what is wrong: kinds of [faults.Edge]. Default: nobody is.
+	// Faults receives faults of the kinds of [faults.Edge]. Default: none.
 	Faults *faults.Registry
 }
 
@@ -91,45 +92,45 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Outbox takes hits and sees to it that they are counted. Its methods are safe
-// for concurrent use.
+// Outbox accepts hits and delivers them to the log. Its methods are safe for
+// concurrent use.
 type Outbox struct {
 	opts   Options
 	timing Timing
 	log    *zap.Logger
 	queue  *queue
 
-	// The writer is the one goroutine that writes to the spool, once the opener has
-	// opened it.
-	jobs        chan func() // for the writer, beside writing hits
+	// The writer is the only goroutine that writes to the spool after the opener
+	// has opened it.
+	jobs        chan func() // run by the writer between writes
 	stop        chan struct{}
 	goroutines  sync.WaitGroup // the writer and the opener
 	writerDone  chan struct{}
 	opened      chan struct{} // closed once spool is set
-	unconfirmed bool          // what was written is errUnsure; the writer's
-	byShard     [][]hit.Hit   // scratch; the writer's
+	unconfirmed bool          // the last write returned errUnsure; owned by the writer
+	byShard     [][]hit.Hit   // scratch; owned by the writer
 	diskTrouble trouble
 
-	mu      sync.Mutex // guards what follows and every lane's sender
-	spool   *spool     // nil until it is open, then always the same
-	lanes   []*lane    // of every edge id that has batches, and the current one's
+	mu      sync.Mutex // guards the fields below and every lane's sender
+	spool   *spool     // nil until it is open, then constant
+	lanes   []*lane    // lanes of all edge ids with batches, and the current id's
 	current []*lane    // of the current edge id, by shard
 	edge    string
 	run     *run // while Run runs
 	closed  bool
 
-	progress chan struct{} // a batch was acknowledged; room for one
+	progress chan struct{} // a batch was acknowledged; capacity one
 	counters counters
 }
 
-// lane is the way of one edge id's batches of one shard.
+// lane carries one edge id's batches of one shard.
 type lane struct {
 	laneID
-	wake chan struct{} // something may be to send; room for one
+	wake chan struct{} // there may be something to send; capacity one
 
-	// The writer's own.
+	// Owned by the writer.
 	written uint64 // highest batch in the spool
-	opened  uint64 // highest batch in the spool when it was opened
+	opened  uint64 // highest batch when the spool was opened
 
 	sender *Sender // guarded by Outbox.mu
 }
@@ -138,14 +139,14 @@ func newLane(id laneID, last uint64, sender *Sender) *lane {
 	return &lane{laneID: id, wake: make(chan struct{}, 1), written: last, opened: last, sender: sender}
 }
 
-// Open starts an outbox with the spool in opts.Dir. What the spool holds is
-// published by Run. It is an error only if opts make no sense. A spool that cannot be
-// opened is tried again until it can: meanwhile views wait in memory, and appended
-// hits are refused.
+// Open starts an outbox with the spool in opts.Dir. Run publishes the content of
+// the spool. Open fails only if opts are invalid. If the spool cannot be opened,
+// the outbox keeps trying: meanwhile views wait in memory, and Append refuses
+// hits.
 func Open(opts Options) (*Outbox, error) {
 	opts = opts.withDefaults()
 	if opts.Dir == "" || opts.Shards < 1 || opts.Shards > hit.MaxShards {
-		return nil, fmt.Errorf("opening the outbox: a directory and 1 to %d shards are needed, not %q and %d", hit.MaxShards, opts.Dir, opts.Shards)
+		return nil, fmt.Errorf("opening the outbox: need a directory and 1 to %d shards, not %q and %d", hit.MaxShards, opts.Dir, opts.Shards)
 	}
 	o := &Outbox{
 		opts:       opts,
@@ -172,23 +173,23 @@ func Open(opts Options) (*Outbox, error) {
 	return o, nil
 }
 
-// Edge returns the current edge id, or nothing while the spool is not open. Each
-// Open takes a new one. While the outbox is open it changes only when another
-// process turns out to have the same.
+// Edge returns the current edge id, or "" before the spool is open. Each Open
+// takes a new id. While the outbox is open, the id changes only if another
+// process uses the same one.
 func (o *Outbox) Edge() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.edge
 }
 
-// Offer takes a view. It never waits; false means that the queue is full, or
-// the outbox closed, and the view is dropped. A view that was taken is lost
-// only by a crash before the flush interval is over. The hit must be valid.
+// Offer accepts a view without blocking. It returns false and drops the view if
+// the queue is full or the outbox closed. Only a crash within the flush interval
+// loses an accepted view. The hit must be valid.
 func (o *Outbox) Offer(h hit.Hit) bool { return o.queue.offer(h) }
 
-// Append takes hits and returns nil when all of them are on disk: they will be
-// counted. ErrFull, ErrUnavailable, ErrClosed or an invalid hit mean that none will
-// be; the end of ctx, that they may be or not.
+// Append returns nil once all hits are on disk: they will be counted. After
+// ErrFull, ErrUnavailable, ErrClosed or an invalid hit, none of them will be. If
+// ctx ends first, they may or may not be.
 func (o *Outbox) Append(ctx context.Context, hits ...hit.Hit) error {
 	for i := range hits {
 		if err := hits[i].Valid(); err != nil {
@@ -201,9 +202,9 @@ func (o *Outbox) Append(ctx context.Context, hits ...hit.Hit) error {
 	return o.queue.append(ctx, hits)
 }
 
-// Close refuses new hits, writes those that wait to disk, goes on publishing
-// until the log has all of them or ctx ends, then ends Run and closes the spool.
-// What was not published is in the spool for the next Open.
+// Close refuses new hits, writes waiting hits to disk, and keeps publishing until
+// the log has all of them or ctx ends. Then it ends Run and closes the spool. The
+// next Open publishes the rest from the spool.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	if o.closed {
@@ -232,7 +233,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 	return errors.Join(err, o.spool.close())
 }
 
-// flushQueue writes what waits, at least trying once.
+// flushQueue writes waiting hits. It tries at least once.
 func (o *Outbox) flushQueue(ctx context.Context) error {
 	for {
 		err := o.queue.flush()
@@ -249,7 +250,7 @@ func (o *Outbox) flushQueue(ctx context.Context) error {
 	}
 }
 
-// drain waits until everything was acknowledged, if anybody publishes.
+// drain waits until everything was acknowledged, if Run is active.
 func (o *Outbox) drain(ctx context.Context) {
 	for {
 		o.mu.Lock()
@@ -272,7 +273,8 @@ func (o *Outbox) drain(ctx context.Context) {
 	}
 }
 
-// jitter returns d ± 30 %, so that edges that failed together do not retry together.
+// jitter returns d ± 30 %, so that edges that failed together do not retry
+// together.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.7 + 0.6*rand.Float64()))
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// backlog is the batches of one edge id that are not known to be applied.
+// backlog describes the batches of one edge id that are not known to be applied.
 type backlog struct {
 	batches, unsent uint64
-	oldest          time.Duration // how long the oldest has been in the spool
+	oldest          time.Duration // age in the spool of the oldest
 }
 
-// backlogs returns the backlog of every edge id in the spool. It reads one batch's
-// time of each shard that has any.
+// backlogs returns the backlog of every edge id in the spool. It reads the time
+// of one batch for each shard with a backlog.
 func (o *Outbox) backlogs() map[string]backlog {
 	type head struct {
 		lane *lane
@@ -48,7 +48,7 @@ func (o *Outbox) backlogs() map[string]backlog {
 	return all
 }
 
-// judge raises and clears the faults of a run. It is called by watch only.
+// judge raises and clears the faults of a run. Only watch calls it.
 func (r *run) judge() {
 	set := func(kind faults.Kind, message string) {
 		if message == "" {
@@ -63,7 +63,7 @@ func (r *run) judge() {
 	case down == nil:
 		r.connected = time.Now()
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			away = err.Error() // an aggregator creates it
+			away = err.Error() // an aggregator creates the stream
 		}
 		set(faults.LogAway, away)
 	case time.Since(r.connected) >= busGrace:
@@ -79,8 +79,8 @@ func (r *run) judge() {
 	set(faults.Behind, r.behind(err))
 }
 
-// behind describes a backlog that is too old, and why nothing happens as far as
-// it is known; "" when none is.
+// behind describes a backlog that is too old, with the known cause, or returns ""
+// if there is none.
 func (r *run) behind(publish error) string {
 	var all backlog
 	for _, b := range r.o.backlogs() {
@@ -102,8 +102,8 @@ func (r *run) behind(publish error) string {
 	return fmt.Sprintf("%d batches wait to be counted, the oldest for %s: %s", all.batches, all.oldest.Round(time.Second), reason)
 }
 
-// refused says why the log stores nothing although it can be reached, and what to
-// do about it; "" when that is not so.
+// refused describes why a reachable log refuses messages, and the remedy. It
+// returns "" if the log accepts messages.
 func (r *run) refused() string {
 	err := r.publishTrouble.lasting()
 	for _, other := range []error{nil, ErrShards, errNoConnection, errMissing, errUnreadable, errRetired, jetstream.ErrStreamNotFound} {
@@ -115,10 +115,10 @@ func (r *run) refused() string {
 		return ""
 	}
 	text := err.Error()
-	remedy := "look at the log and the disk of NATS; if its disk was full, make room and restart nats-server: " +
+	remedy := "check the log and the disk of NATS; if its disk was full, make room and restart nats-server: " +
 		"JetStream keeps a write error until it is restarted (the embedded one restarts by itself)"
 	if strings.Contains(text, "maximum bytes exceeded") {
-		remedy = "the log is full of hits that are not counted yet: see /-/ready of the aggregators, or give it more with nats.max_bytes"
+		remedy = "the log is full of hits that are not counted yet: see /-/ready of the aggregators, or raise nats.max_bytes"
 	}
 	text = text[:min(len(text), hit.MaxRefused-len(remedy)-2)]
 	return strings.ToValidUTF8(text, "") + "; " + remedy

@@ -103,7 +103,7 @@ func TestWhatIsNotAppliedInTimeIsAFault(t *testing.T) {
 				}
 
 				bus.set(func() { bus.publish, bus.away, bus.down = nil, false, nil })
-				time.Sleep(90 * time.Second) // what the log lost is sent again after a while
+				time.Sleep(90 * time.Second) // the edge sends lost batches again after a while
 				if got := o.opts.Faults.Active(); len(got) != 0 {
 					t.Errorf("after it was mended: %+v", got)
 				}
@@ -156,7 +156,7 @@ func TestWhatTheAggregatorHearsIsBounded(t *testing.T) {
 	})
 }
 
-// A stream that is full refuses what comes. The edge has faults that say so, and
+// A full stream refuses messages. The edge raises faults about it, and
 // none when there is room again.
 func TestNATSFull(t *testing.T) {
 	t.Parallel()

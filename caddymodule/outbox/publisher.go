@@ -12,37 +12,35 @@ import (
 )
 
 const (
-	// publishTimeout is how long an acknowledgement may take. After it, the
+	// publishTimeout is the maximum wait for an acknowledgement. After it, the
 	// outcome is unknown.
 	publishTimeout = 5 * time.Second
 	appliedTimeout = 2 * time.Second
-	// sendPace is the least time from one message of a shard to the next, unless
-	// more waits than fits into one: a message costs the log more than the hits in it.
+	// sendPace is the minimum time between messages of a shard, unless more waits
+	// than fits into one: a message costs the log more than the hits in it.
 	sendPace = 20 * time.Millisecond
-	// How often the applied positions are asked for: while batches wait to be
+	// Intervals of questions for the applied positions: while batches wait to be
 	// applied, and while batches are only kept in case the store rolls back.
 	pollWaiting = time.Second
 	pollKept    = 5 * time.Second
-	// How long a spool with a past waits for the first answer before it publishes
-	// without one.
+	// How long a spool from an earlier process waits for the first answer before
+	// it publishes without one.
 	firstAnswer = 10 * time.Second
-	// busGrace is how long the bus may fail before it is logged and a fault: when all
-	// is started at once, it is not there at first.
+	// busGrace is how long the bus may fail before it is logged and a fault: when
+	// everything starts at once, the bus takes a moment.
 	busGrace = 5 * time.Second
 )
 
-// Bus is the way to the log and to the aggregator. Implementations are safe for
+// Bus connects to the log and to the aggregator. Implementations are safe for
 // concurrent use.
 type Bus interface {
-	// Publish adds a message with the batches that send names to the log. Nil means
-	// that the log acknowledged it; any error means that it is unknown whether the
-	// log has it.
+	// Publish adds a message with the batches of send to the log. Nil means that
+	// the log acknowledged it; after any error, the log may or may not have it.
 	Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error
-	// Applied returns the highest batch sequence of an edge that is in the
-	// counts, by shard. A shard that has none is absent. Whoever answers remembers
-	// what the edge waits for.
+	// Applied returns the highest applied batch sequence of an edge, by shard. It
+	// omits shards without any. The aggregator remembers what the edge waits for.
 	Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64, error)
-	// Connected returns why there is no connection to the log, or nil.
+	// Connected returns nil, or why there is no connection to the log.
 	Connected() error
 }
 
@@ -54,18 +52,20 @@ type run struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	lanes  sync.WaitGroup
-	// started is used by Run before watch, and by the writer while watch waits for it.
+	// started is used by Run before watch, and by the writer while watch waits
+	// for it.
 	started map[*lane]bool
-	stir    chan struct{} // something waits to be applied; room for one
+	stir    chan struct{} // something waits to be applied; capacity one
 
 	publishTrouble, appliedTrouble *trouble
-	// connected is when there was a connection last, or when the run began; watch's.
+	// connected is the last time with a connection, or the beginning of the run;
+	// owned by watch.
 	connected time.Time
 }
 
-// Run publishes what is in the spool and what is added to it, until ctx ends or
-// the outbox is closed. A bus that fails is tried again for ever. Run may be
-// called again, with another bus, after it returned; never twice at a time.
+// Run publishes the content of the spool and all additions until ctx ends or the
+// outbox is closed. It retries a failing bus without limit. After Run has
+// returned, it may be called again with another bus; never concurrently.
 func (o *Outbox) Run(ctx context.Context, bus Bus) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -111,9 +111,9 @@ func (o *Outbox) Run(ctx context.Context, bus Bus) error {
 	return nil
 }
 
-// ask waits for a while for the first applied positions. That saves publishing
-// what was applied, and lets a copied spool be noticed before anything is sent
-// under an id that is in use elsewhere. A new spool has nothing to ask for.
+// ask waits a while for the first applied positions. That avoids publishing
+// applied batches, and detects a copied spool before the edge sends anything
+// under an id that is in use elsewhere. A new spool has no positions to wait for.
 func (r *run) ask() {
 	r.o.mu.Lock()
 	past := false
@@ -169,7 +169,7 @@ func (r *run) publish(l *lane) {
 			}
 			signal(r.stir)
 			signal(r.o.progress)
-			if send.Last == all { // nothing waited: let something gather
+			if send.Last == all { // nothing waited: let batches gather
 				r.sleep(time.Until(began.Add(sendPace)))
 			}
 		case r.ctx.Err() == nil:
@@ -182,7 +182,7 @@ func (r *run) publish(l *lane) {
 	}
 }
 
-var errRetired = errors.New("the batches have got another edge id")
+var errRetired = errors.New("the batches have moved to another edge id")
 
 // send publishes a message with as many batches as fit into it, and sets
 // send.Last to the last of them.
@@ -216,8 +216,8 @@ func (r *run) sleep(d time.Duration) {
 	}
 }
 
-// watch learns what was applied, trims the spool behind it, and raises faults. It
-// asks nobody while the spool is empty.
+// watch learns the applied positions, trims the spool behind them, and raises
+// faults. It asks for positions only while the spool has batches.
 func (r *run) watch() {
 	for r.ctx.Err() == nil {
 		unapplied, kept := r.o.load()
@@ -242,8 +242,8 @@ func (r *run) watch() {
 	}
 }
 
-// load returns how many batches are not known to be applied, and how many the
-// spool holds.
+// load returns the number of batches that are not known to be applied, and the
+// number of batches in the spool.
 func (o *Outbox) load() (unapplied, kept uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -254,8 +254,8 @@ func (o *Outbox) load() (unapplied, kept uint64) {
 	return unapplied, kept
 }
 
-// poll asks for the applied positions of every edge id in the spool, and
-// reports whether it got them.
+// poll asks for the applied positions of every edge id in the spool, and reports
+// whether it received them.
 func (r *run) poll() bool {
 	refused := r.refused()
 	for edge, b := range r.o.backlogs() {
@@ -275,7 +275,7 @@ func (r *run) poll() bool {
 	return true
 }
 
-// learn passes the applied positions of an edge id on to its senders.
+// learn passes the applied positions of an edge id to its senders.
 func (r *run) learn(edge string, applied map[int]uint64) {
 	o := r.o
 	now := time.Now()
@@ -289,7 +289,7 @@ func (r *run) learn(edge string, applied map[int]uint64) {
 		switch l.sender.Applied(applied[l.shard], now) {
 		case Back:
 			o.counters.wentBack.Add(1)
-			o.log.Warn("the counts went back: the store was restored from an older copy; what its log lost is sent again",
+			o.log.Warn("the counts went back: the store was restored from an older copy; the edge sends lost batches again",
 				zap.String("edge", edge), zap.Int("shard", l.shard), zap.Uint64("from", before), zap.Uint64("to", applied[l.shard]))
 		case Ahead:
 			ahead = true

@@ -8,35 +8,35 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// queue holds what waits for the next write to disk. Views and appended hits
-// are bounded apart, so that a flood of one leaves room for the other.
+// queue holds the hits for the next write to disk. Views and appended hits have
+// separate bounds, so that a flood of one leaves room for the other.
 type queue struct {
-	limit   int // of views, and of appended hits
-	flushAt int // views that are worth a write before the flush interval is over
+	limit   int // maximum of views, and of appended hits
+	flushAt int // number of views that triggers a write before the flush interval ends
 
-	// wake says that there is a first view: a write is due within the flush
-	// interval. urgent says that it is due at once. Both have room for one.
+	// wake signals a first view: a write is due within the flush interval. urgent
+	// signals that a write is due at once. Both have capacity one.
 	wake, urgent chan struct{}
 
 	mu       sync.Mutex
 	views    []hit.Hit
 	spare    []hit.Hit // the other half of the double buffer
 	appended []hit.Hit
-	taken    int // views in a write that has not ended
+	taken    int // views in an unfinished write
 	verdict  *verdict
-	fault    error // of the last write; appends are refused with it until the next
+	fault    error // error of the last write; append returns it until the next write
 	closed   bool
-	dropped  uint64 // views that Offer refused
+	dropped  uint64 // views refused by Offer
 }
 
-// verdict is the outcome of one write, which everyone whose hits are in it
-// waits for.
+// verdict is the outcome of one write. All callers with hits in that write wait
+// for it.
 type verdict struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// writing is what one write takes from the queue.
+// writing holds the hits of one write.
 type writing struct {
 	views, appended []hit.Hit
 	verdict         *verdict
@@ -54,7 +54,7 @@ func newQueue(limit, shards int) *queue {
 
 func newVerdict() *verdict { return &verdict{done: make(chan struct{})} }
 
-// signal puts a token into a channel that has room for one.
+// signal puts a token into a channel of capacity one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -62,8 +62,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// offer adds a view unless the queue is full or closed. It wakes the writer
-// once for each write, not for each view.
+// offer adds a view unless the queue is full or closed. It wakes the writer once
+// for each write, not for each view.
 func (q *queue) offer(h hit.Hit) bool {
 	q.mu.Lock()
 	n := len(q.views)
@@ -83,7 +83,7 @@ func (q *queue) offer(h hit.Hit) bool {
 	return true
 }
 
-// append adds hits and waits for the write that they are in.
+// append adds hits and waits for their write.
 func (q *queue) append(ctx context.Context, hits []hit.Hit) error {
 	q.mu.Lock()
 	var err error
@@ -115,7 +115,7 @@ func (v *verdict) wait(ctx context.Context) error {
 	}
 }
 
-// take returns what waits. done must be called before the next take.
+// take returns the waiting hits. The caller must call done before the next take.
 func (q *queue) take() writing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +128,7 @@ func (q *queue) take() writing {
 }
 
 // done ends a write. If keep, its views wait for the next one, before newer
-// ones. Appended hits never do: whoever waits is told err instead.
+// views. Appended hits never do: their callers receive err instead.
 func (q *queue) done(w writing, keep bool, err error) {
 	q.mu.Lock()
 	q.taken = 0
@@ -138,7 +138,7 @@ func (q *queue) done(w writing, keep bool, err error) {
 	} else {
 		q.spare = w.views
 	}
-	clear(q.spare) // lets go of the strings
+	clear(q.spare) // releases the strings
 	q.spare = q.spare[:0]
 	q.fault = err
 	q.mu.Unlock()
@@ -146,7 +146,7 @@ func (q *queue) done(w writing, keep bool, err error) {
 	close(w.verdict.done)
 }
 
-// refuse has appends refused with err until the next write, or taken when it is nil.
+// refuse makes append return err until the next write; nil makes it accept hits.
 func (q *queue) refuse(err error) {
 	q.mu.Lock()
 	q.fault = err
@@ -160,14 +160,14 @@ func (q *queue) faulty() bool {
 	return q.fault != nil
 }
 
-// close refuses what comes from now on.
+// close refuses new hits.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 }
 
-// flush has what waits written at once, and returns the outcome.
+// flush writes waiting hits at once, and returns the outcome.
 func (q *queue) flush() error {
 	q.mu.Lock()
 	v := q.verdict
@@ -177,8 +177,8 @@ func (q *queue) flush() error {
 	return v.err
 }
 
-// depth returns how many views and appended hits wait, and how many views were
-// refused.
+// depth returns the numbers of waiting views and appended hits, and of refused
+// views.
 func (q *queue) depth() (views, appended int, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

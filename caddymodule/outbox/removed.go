@@ -34,26 +34,25 @@ func lockSpool(dir string) (*dirLock, error) {
 	return &dirLock{lock, info}, nil
 }
 
-// removed reports whether somebody has removed or replaced an open file, which
-// the process can go on writing to without any error.
+// removed reports whether an open file was removed or replaced. Writing to such a
+// file causes no error.
 func removed(ours os.FileInfo, path string) bool {
 	there, err := os.Stat(path)
-	// The next write meets any other error than that of a missing file.
+	// The next write reports any other error than a missing file.
 	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(ours, there)
 }
 
-// isRemoved reports whether the files that the next write relies on are gone.
+// isRemoved reports whether files that the next write needs are gone.
 func (s *spool) isRemoved() bool {
 	return removed(s.lock.info, s.lock.Path()) || s.active != nil && removed(s.active.info, s.active.path)
 }
 
-// restore puts the spool back into its directory after somebody has removed files
-// of it: what they held is still open, and goes into new ones. It returns whether
-// any were gone.
+// restore rewrites removed files of the spool into its directory: their content
+// is still open. It returns whether any were gone.
 func (s *spool) restore() (restored bool, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("writing the removed files of the spool %s anew: %w", s.dir, err)
+			err = fmt.Errorf("rewriting the removed files of the spool %s: %w", s.dir, err)
 		}
 	}()
 	if err := datadir.Make(s.dir); err != nil {
@@ -65,7 +64,7 @@ func (s *spool) restore() (restored bool, err error) {
 		if err != nil {
 			return restored, err
 		}
-		_ = s.lock.Close() // nobody else can see it
+		_ = s.lock.Close() // invisible to other processes
 		s.lock = lock
 	}
 	for i, old := range s.state {
@@ -79,7 +78,7 @@ func (s *spool) restore() (restored bool, err error) {
 			return restored, err
 		}
 		s.state[i] = f
-		_ = old.Close() // the next state holds all that it did
+		_ = old.Close() // the next state has its content
 	}
 	for n, g := range s.segments {
 		if !removed(g.info, g.path) {

@@ -54,7 +54,7 @@ func TestRemovedWhileInUse(t *testing.T) {
 						mustAppend(t, first, more...)
 						items = append(items, more...)
 					}
-					// A copy is what a process that is killed now leaves behind.
+					// A copy has the files that a process killed now would leave behind.
 					bus := newFakeBus()
 					second := open(t, Options{Dir: copyDir(t, dir)})
 					stop := start(t, second, bus)

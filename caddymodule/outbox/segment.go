@@ -9,13 +9,13 @@ import (
 	"github.com/hotboard/hotboard/internal/datadir"
 )
 
-// segmentBytes is how large a segment gets before the next one is begun.
+// segmentBytes is the size at which the next segment begins.
 const segmentBytes = 16 << 20
 
 type segment struct {
 	path string
 	file *os.File
-	info os.FileInfo // to notice that somebody has removed it
+	info os.FileInfo // to detect removal
 	size int64
 	live int // frames that lanes hold
 }
@@ -24,14 +24,14 @@ func segmentPath(dir string, number uint32) string {
 	return filepath.Join(dir, fmt.Sprintf("%08d.hits", number))
 }
 
-// abandon leaves the active segment as it is: after an error, nobody knows what
-// would become of frames behind the last good one.
+// abandon leaves the active segment unchanged: after an error, frames behind the
+// last good one are unreliable.
 func (s *spool) abandon() {
 	a := s.active
 	s.active = nil
 	if a.live == 0 {
 		s.drop(s.next - 1)
-		_ = os.Remove(a.path) // else the next trim does it
+		_ = os.Remove(a.path) // otherwise the next trim does it
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *spool) begin() error {
 	return nil
 }
 
-// dead returns the segments that nothing is needed of.
+// dead returns the segments without needed frames.
 func (s *spool) dead() (numbers []uint32) {
 	for n, g := range s.segments {
 		if g.live == 0 && (g != s.active || g.size > 0) {
@@ -78,7 +78,7 @@ func (s *spool) deleteDead() (err error) {
 	return err
 }
 
-// drop closes a segment that has no live frames.
+// drop closes a segment without live frames.
 func (s *spool) drop(number uint32) {
 	s.mu.Lock()
 	g := s.segments[number]
@@ -91,7 +91,8 @@ func (s *spool) drop(number uint32) {
 }
 
 // compact keeps the files from growing without bound while one lane stands still
-// and the others go on: the oldest segment's live frames move to the active one.
+// and others progress: it moves the oldest segment's live frames to the active
+// one.
 func (s *spool) compact() error {
 	var disk int64
 	oldest := uint32(0)
@@ -127,7 +128,7 @@ func (s *spool) evacuate(number uint32) error {
 			seq := c.low + uint64(i)
 			f, err := s.read(id, seq)
 			if err != nil {
-				continue // whoever sends it reports it
+				continue // the lane's sender reports it
 			}
 			var length int
 			buf, length = appendFrame(buf, &f)

@@ -5,14 +5,15 @@ import "time"
 // Timing holds the durations of the delivery protocol.
 type Timing struct {
 	// Keep is how long a batch stays in the spool after it was first seen
-	// applied. It must be longer than the store can roll back and than the log
-	// can lose of its tail. Default 1 minute.
+	// applied. It must exceed the time that the store can roll back and the tail
+	// that the log can lose. Default: 1 minute.
 	Keep time.Duration
-	// Resend is how long the applied position may stand still, below what the
-	// log acknowledged, before batches are sent again. Default 5 seconds.
+	// Resend is how long the applied position may stand still below the
+	// acknowledged batches before the edge sends batches again. Default: 5
+	// seconds.
 	Resend time.Duration
-	// ResendMax bounds Resend, which doubles each time nothing came of it.
-	// Default 1 minute.
+	// ResendMax bounds Resend, which doubles after each attempt without progress.
+	// Default: 1 minute.
 	ResendMax time.Duration
 }
 
@@ -29,20 +30,20 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// resendWindow is how many batches are sent again at first.
+// resendWindow is the initial number of batches that are sent again.
 const resendWindow = 64
 
-// Sender decides what an edge publishes next for one shard, what it sends
-// again and what it may forget. It is a pure state machine: no goroutine, no
-// clock, no disk; it is not safe for concurrent use. [Outbox] drives it with
-// the real log, a simulator with a modelled one.
+// Sender decides for one shard which batches an edge publishes next, sends again
+// and may forget. It is a pure state machine without goroutines, clock or disk.
+// It is not safe for concurrent use. [Outbox] drives it with the real log, a
+// simulator with a modelled one.
 //
 // The batches of an edge and shard are numbered 1, 2, 3, … The spool holds the
-// contiguous range low…last of them. The other side applies batch n only after
-// n-1 (or after being told by the Low of a message that n-1 is gone), and skips
-// what it has applied. The sender's part, and what goes wrong without it:
+// contiguous range low…last of them. The aggregator applies batch n only after
+// n-1, or after the Low of a message shows that n-1 is gone, and skips applied
+// batches. The sender follows these rules:
 //
-//   - Only what is on disk is sent ([Sender.Committed]). Else a crash would
+//   - It sends only batches on disk ([Sender.Committed]). Else a crash would
 //     give its sequence to other hits, which the aggregator would skip as
 //     applied: lost.
 //   - One message is outstanding, of one or more batches that follow each other.
@@ -56,14 +57,14 @@ const resendWindow = 64
 //     was acknowledged ([Sender.Trim]). Else a log that loses its tail in a
 //     power cut, or a store that loses its last seconds in a failover, would
 //     lose hits that were acknowledged to visitors.
-//   - While the applied position stands still below what was acknowledged,
-//     batches are sent again from there, in order ([Sender.Applied]). Else a
+//   - While the applied position stands still below the acknowledged batches,
+//     it sends batches again from there, in order ([Sender.Applied]). Else a
 //     batch the log lost would hold up every later one for ever.
 //   - Only an answer that shows the position standing still starts that, never
 //     silence, and it starts with a small window: an aggregator that is away or
 //     merely behind has the batches in its log, and sending a whole spool again
 //     every minute would bury it. When exactly the window was applied, the
-//     window was what was missing, and the next one is twice as large. When
+//     window was missing, and the next one is twice as large. When
 //     more was applied, nothing was missing, and it ends.
 //   - The position may go back: the store was restored from an older copy. The
 //     log is then read again from there, and what the log no longer has comes
@@ -73,19 +74,19 @@ type Sender struct {
 
 	low, last uint64 // the spool holds low…last; empty when low = last+1
 	sent      uint64 // highest sequence that may be in the log
-	acked     uint64 // everything up to here was acknowledged once
+	acked     uint64 // highest sequence up to which everything was acknowledged once
 
 	outstanding uint64 // first sequence being published; 0: none
 	through     uint64 // last sequence being published
-	again       bool   // the outstanding ones were acknowledged before
+	again       bool   // the log had acknowledged the outstanding ones before
 
 	applied uint64
-	heard   bool      // applied was told at least once
-	moved   time.Time // when applied last moved, or waiting for it began
+	heard   bool      // an applied position has arrived
+	moved   time.Time // last move of applied, or beginning of the wait for it
 	wait    time.Duration
-	marks   []mark // when applied positions were first seen, ascending
+	marks   []mark // first sightings of applied positions, ascending
 
-	from, to uint64 // to be sent again; to = 0: nothing
+	from, to uint64 // to send again; to = 0: nothing
 	window   uint64
 
 	retired bool
@@ -96,16 +97,16 @@ type mark struct {
 	at  time.Time
 }
 
-// Send is the batches Seq to Last, to be published in one message.
+// Send describes the batches Seq to Last, to be published in one message.
 type Send struct {
 	Seq, Last uint64
 	// Low is the lowest sequence that the edge can still send.
 	Low uint64
-	// Again says that the log had acknowledged the batches before.
+	// Again reports that the log had acknowledged the batches before.
 	Again bool
 }
 
-// Move says how an applied position relates to the one before.
+// Move relates an applied position to the previous one.
 type Move uint8
 
 // The moves of an applied position.
@@ -115,14 +116,14 @@ const (
 	// Back: the store was restored from an older copy.
 	Back
 	// Ahead: the store has applied batches that this sender never sent, so
-	// somebody else has used the same edge id: the spool is an old copy, or a
+	// another process has used the same edge id: the spool is an old copy, or a
 	// copy of it is in use. The sender's state is unchanged. See [Sender.Retire].
 	Ahead
 )
 
-// NewSender returns a sender for a spool that holds batches low to last (none
-// when low is last+1). All of them may have been sent by an earlier process,
-// and none counts as acknowledged.
+// NewSender returns a sender for a spool that holds batches low to last (none if
+// low is last+1). An earlier process may have sent any of them, and none counts
+// as acknowledged.
 func NewSender(low, last uint64, timing Timing) *Sender {
 	timing = timing.withDefaults()
 	return &Sender{
@@ -136,15 +137,16 @@ func NewSender(low, last uint64, timing Timing) *Sender {
 	}
 }
 
-// Committed tells that the spool durably holds everything up to last.
+// Committed reports to the sender that the spool durably holds everything up to
+// last.
 func (s *Sender) Committed(last uint64) {
 	s.last = max(s.last, last)
 }
 
-// Next returns the batches that can be published now: the message has the first
-// of them and as many more as fit, which [Sender.Take] tells. They are
-// outstanding from then on. It returns false when some are outstanding already
-// or there is nothing to send.
+// Next returns the batches that can be published now: the message contains the
+// first of them and as many more as fit; the caller reports these with
+// [Sender.Take]. They are outstanding from then on. Next returns false if batches
+// are already outstanding or there is nothing to send.
 func (s *Sender) Next() (Send, bool) {
 	if s.outstanding != 0 {
 		return Send{}, false
@@ -162,9 +164,9 @@ func (s *Sender) Next() (Send, bool) {
 	return Send{Seq: s.acked + 1, Last: s.last, Low: s.low}, true
 }
 
-// Take tells that the message with the outstanding batches has those up to last.
-// It must be called before the message is sent; false means that it must not be
-// sent, because the sender was retired meanwhile. Nothing is outstanding then.
+// Take records that the message with the outstanding batches contains those up to
+// last. Call it before sending the message. It returns false if the sender was
+// retired meanwhile: then do not send the message; nothing is outstanding.
 func (s *Sender) Take(last uint64) bool {
 	if last > s.last {
 		s.outstanding = 0
@@ -175,7 +177,7 @@ func (s *Sender) Take(last uint64) bool {
 	return true
 }
 
-// Acked tells that the log acknowledged the message that begins with seq.
+// Acked records that the log acknowledged the message that begins with seq.
 func (s *Sender) Acked(seq uint64, now time.Time) {
 	if seq != s.outstanding || seq == 0 {
 		return
@@ -192,16 +194,15 @@ func (s *Sender) Acked(seq uint64, now time.Time) {
 	s.acked = max(s.acked, s.through)
 }
 
-// Failed tells that it is unknown whether the log has the message that begins
-// with seq. Next will return its batches again.
+// Failed records that the log may or may not have the message that begins with
+// seq. Next will return its batches again.
 func (s *Sender) Failed(seq uint64) {
 	if seq == s.outstanding {
 		s.outstanding = 0
 	}
 }
 
-// Applied tells the highest sequence that is in the counts, as just learned
-// from the store.
+// Applied records the highest applied sequence, as just learned from the store.
 func (s *Sender) Applied(seq uint64, now time.Time) Move {
 	if seq > s.sent {
 		if !s.retired {
@@ -250,9 +251,9 @@ func (s *Sender) Applied(seq uint64, now time.Time) Move {
 func (s *Sender) resend() {
 	s.from = max(s.applied+1, s.low)
 	s.to = min(s.applied+s.window, s.acked)
-	s.to = max(s.to, min(s.low+s.window-1, s.acked)) // the store knows less than the spool
+	s.to = max(s.to, min(s.low+s.window-1, s.acked)) // the store may be behind the spool's low
 	if s.from > s.to {
-		s.stopResend() // trimmed: the Low of the next batch will tell
+		s.stopResend() // trimmed: the Low of the next batch tells the aggregator
 	}
 }
 
@@ -260,8 +261,8 @@ func (s *Sender) stopResend() {
 	s.from, s.to, s.window = 0, 0, resendWindow
 }
 
-// Trim returns the lowest sequence that the spool has to keep. What is below
-// may be deleted, at once or later: it will not be sent again.
+// Trim returns the lowest sequence that the spool must keep. Lower batches may be
+// deleted at any time: the sender will not send them again.
 func (s *Sender) Trim(now time.Time) (low uint64) {
 	for len(s.marks) > 0 {
 		m := s.marks[0]
@@ -274,23 +275,25 @@ func (s *Sender) Trim(now time.Time) (low uint64) {
 	return s.low
 }
 
-// Retire ends the sender's life after [Ahead]: nothing above what was sent will
-// ever be sent, and a position that is ahead means that all of it was applied.
-// It returns the highest sequence sent; the caller takes the batches above it
-// elsewhere.
+// Retire ends the sender's life after [Ahead]: it will send nothing above the
+// batches already sent, and a position ahead of them means that all of them were
+// applied. It returns the highest sequence sent; the caller moves the batches
+// above it to another id.
 func (s *Sender) Retire() (sent uint64) {
 	s.retired = true
 	s.last = min(s.last, s.sent)
 	return s.sent
 }
 
-// Unsent returns how many batches the log never acknowledged to this sender.
+// Unsent returns the number of batches that the log never acknowledged to this
+// sender.
 func (s *Sender) Unsent() uint64 { return s.last - min(s.acked, s.last) }
 
-// Unapplied returns how many batches of the spool are not known to be applied.
+// Unapplied returns the number of batches in the spool that are not known to be
+// applied.
 func (s *Sender) Unapplied() uint64 {
 	return s.last - min(max(s.applied, s.low-1), s.last)
 }
 
-// Kept returns how many batches the spool has to hold.
+// Kept returns the number of batches that the spool must hold.
 func (s *Sender) Kept() uint64 { return s.last + 1 - min(s.low, s.last+1) }

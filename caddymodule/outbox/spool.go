@@ -17,19 +17,20 @@ import (
 )
 
 var (
-	// errUnsure means that what was done shows in the files, but that a power cut may
-	// still undo it. The next write that succeeds settles it.
+	// errUnsure means that a change is visible in the files, but a power cut may
+	// still undo it. The next successful write settles it.
 	errUnsure = errors.New("unknown whether it is on disk")
-	// errEncode means that hits could not be encoded, and never will be.
+	// errEncode means that hits can never be encoded.
 	errEncode = errors.New("the batch cannot be encoded")
 	// errMissing means that the spool does not have a batch.
 	errMissing = errors.New("a batch is missing in the spool")
-	// errUnreadable means that the disk does not return a batch as it was written.
+	// errUnreadable means that the disk returns a batch with other content than
+	// was written.
 	errUnreadable = errors.New("a batch of the spool cannot be read")
 )
 
-// spool is the directory that holds batches from their acceptance until they were
-// applied for a while:
+// spool is the directory that holds batches from their acceptance until some time
+// after they were applied:
 //
 //	lock           locked by the process that has the spool
 //	state.0        what the segments hold, see [state]
@@ -37,13 +38,13 @@ var (
 //	00000001.hits  a segment of frames, see [frame]
 //	00000002.hits  the next, …
 //
-// Every process begins a new segment and takes a new edge id, and never writes into
-// the segments or under the ids of the ones before: so the directory can be copied,
-// or restored from a backup, and all copies have the same batches under the same
-// ids and sequences, and others under different ones. A segment is deleted when
-// nothing in it is needed any more.
+// Every process begins a new segment and takes a new edge id, and never writes
+// into segments or under ids of earlier processes. So the directory can be copied
+// or restored from a backup: all copies have the same batches under the same ids
+// and sequences, and other batches under different ones. The spool deletes a
+// segment once it needs nothing in it.
 //
-// Where the batches are is kept in memory. Only one goroutine may write; any may
+// The positions of batches are in memory. Only one goroutine may write; any may
 // read.
 type spool struct {
 	dir    string
@@ -52,28 +53,28 @@ type spool struct {
 	lock   *dirLock
 	state  [2]*os.File
 
-	// The writer's own.
+	// Owned by the writer.
 	generation uint64   // of the state
 	edge       string   // current edge id
-	active     *segment // the one that is written to; nil: a new one is needed
+	active     *segment // the segment being written; nil: begin a new one
 	next       uint32   // number of the next segment
 	unsynced   bool     // the state on disk may be older than something that relies on it
 	buf        []byte   // scratch
-	damage     damage   // that was found when it was opened
-	unreadable uint64   // batches that could not be read since
+	damage     damage   // found on opening
+	unreadable uint64   // batches that became unreadable since
 
-	mu       sync.RWMutex // guards what follows; the writer may read without
+	mu       sync.RWMutex // guards the fields below; the writer may read without
 	lanes    map[laneID]*contents
 	segments map[uint32]*segment
 
-	bytes, batches atomic.Int64 // of the batches held
+	bytes, batches atomic.Int64 // of the held batches
 
 	// For tests.
 	sync         func(*os.File) error // (*os.File).Sync
 	segmentBytes int64
 }
 
-// contents is what the spool holds of a lane: batches low, low+1, ….
+// contents describes the batches of a lane in the spool: low, low+1, ….
 type contents struct {
 	low    uint64
 	places []place
@@ -82,10 +83,10 @@ type contents struct {
 // end is the sequence after the last one.
 func (c *contents) end() uint64 { return c.low + uint64(len(c.places)) }
 
-// place is where a frame is.
+// place is the position of a frame.
 type place struct{ segment, offset, length uint32 }
 
-// batch is hits of one shard on their way to the disk. write sets seq.
+// batch holds hits of one shard on their way to the disk. write sets seq.
 type batch struct {
 	shard int
 	hits  []hit.Hit
@@ -99,8 +100,8 @@ type entry struct {
 	length int
 }
 
-// write stores batches of the current edge id, all of them or none, and returns
-// when they are on disk. An error means that none is stored.
+// write stores batches of the current edge id atomically, and returns when they
+// are on disk. After an error none is stored.
 func (s *spool) write(batches []*batch, now time.Time) error {
 	if s.unsynced {
 		if err := s.saveState(true); err != nil {
@@ -122,7 +123,7 @@ func (s *spool) write(batches []*batch, now time.Time) error {
 	if err := s.store(buf, frames); err != nil {
 		return err
 	}
-	// Only a hint for the next process; who needs more than that saves it again.
+	// Only a hint for the next process; callers that need more save it again.
 	_ = s.saveState(false)
 	return nil
 }
@@ -152,8 +153,8 @@ func (s *spool) encode(buf []byte, edge string, batches []*batch, now time.Time)
 	return buf, frames, nil
 }
 
-// store writes frames and notes where they are: each is the next of its lane, or
-// takes the place of an earlier one. An error means that none is stored.
+// store writes frames and records their positions: each frame is the next of its
+// lane, or replaces an earlier one. After an error none is stored.
 func (s *spool) store(buf []byte, frames []entry) error {
 	if s.active == nil || s.active.size >= s.segmentBytes {
 		if err := s.begin(); err != nil {
@@ -183,7 +184,7 @@ func (s *spool) store(buf []byte, frames []entry) error {
 	return nil
 }
 
-// put notes where a batch is. The caller holds mu.
+// put records the position of a batch. The caller holds mu.
 func (s *spool) put(id laneID, seq uint64, at place) {
 	c := s.lanes[id]
 	if c == nil {
@@ -202,17 +203,17 @@ func (s *spool) put(id laneID, seq uint64, at place) {
 	s.batches.Add(1)
 }
 
-// forget notes that a frame is not needed any more. The caller holds mu.
+// forget marks a frame as no longer needed. The caller holds mu.
 func (s *spool) forget(at place) {
 	if at.segment == 0 {
-		return // a batch that was missing
+		return // a missing batch
 	}
 	s.batches.Add(-1)
 	s.bytes.Add(-int64(at.length))
 	s.segments[at.segment].live--
 }
 
-// forgetLanes notes that nothing of an edge id is needed any more.
+// forgetLanes marks all frames of an edge id as no longer needed.
 func (s *spool) forgetLanes(edge string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,8 +227,8 @@ func (s *spool) forgetLanes(edge string) {
 	}
 }
 
-// read returns a frame that the spool holds: errMissing or errUnreadable, if it
-// cannot be had. The caller holds mu.
+// read returns a frame of the spool, or errMissing or errUnreadable. The caller
+// holds mu.
 func (s *spool) read(id laneID, seq uint64) (frame, error) {
 	c := s.lanes[id]
 	if c == nil || seq < c.low || seq >= c.end() {
@@ -268,7 +269,7 @@ func (s *spool) message(id laneID, from, to uint64) (data []byte, last uint64, e
 	return data, last, nil
 }
 
-// spooled returns when a batch was written, or false.
+// spooled returns the time when a batch was written, or false.
 func (s *spool) spooled(id laneID, seq uint64) (at time.Time, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -284,8 +285,8 @@ func (s *spool) spooled(id laneID, seq uint64) (at time.Time, ok bool) {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))), true
 }
 
-// trim lets go of the batches below the lows, and deletes the segments that
-// nothing is needed of any more.
+// trim forgets the batches below the lows, and deletes segments without needed
+// frames.
 func (s *spool) trim(lows map[laneID]uint64) error {
 	trimmed := false
 	s.mu.Lock()
@@ -311,8 +312,8 @@ func (s *spool) trim(lows map[laneID]uint64) error {
 	if len(s.dead()) == 0 {
 		return errors.Join(s.saveState(false), s.compact())
 	}
-	// The state has to be on disk first: a power cut would make the rest look lost.
-	// On a disk that is full the room is worth more than that.
+	// The state must be on disk first: otherwise a power cut would make the rest
+	// look lost. On a full disk, the space matters more.
 	err := s.saveState(true)
 	err = errors.Join(err, s.deleteDead())
 	if err != nil {
@@ -321,7 +322,7 @@ func (s *spool) trim(lows map[laneID]uint64) error {
 	return errors.Join(err, s.compact())
 }
 
-// count returns how many batches there are of a lane.
+// count returns the number of batches of a lane.
 func (s *spool) count(id laneID) uint64 {
 	if c := s.lanes[id]; c != nil {
 		return uint64(len(c.places))
@@ -329,7 +330,7 @@ func (s *spool) count(id laneID) uint64 {
 	return 0
 }
 
-// probe reports why hits could not be written, or nil. It asks the disk.
+// probe returns nil, or the reason why hits cannot be written. It tests the disk.
 func (s *spool) probe() error {
 	if s.bytes.Load() >= s.max {
 		return fmt.Errorf("%w: it has %d of %d bytes", ErrFull, s.bytes.Load(), s.max)
@@ -345,9 +346,9 @@ func (s *spool) probe() error {
 	return err
 }
 
-// replace puts batches without hits in the place of those that cannot be read,
-// from seq on, so that the ones behind them can be sent. It looks at no more than
-// a few, and returns how many it replaced.
+// replace replaces unreadable batches from seq on by batches without hits, so
+// that the ones behind them can be sent. It checks only a few, and returns the
+// number of replaced batches.
 func (s *spool) replace(id laneID, seq uint64) (replaced int, err error) {
 	var buf []byte
 	var frames []entry
@@ -378,7 +379,7 @@ func appendEmpty(buf []byte, frames []entry, id laneID, seq uint64) ([]byte, []e
 	return buf, append(frames, entry{id, seq, length}), nil
 }
 
-// close saves the state and lets go of the directory.
+// close saves the state and releases the directory.
 func (s *spool) close() error {
 	errs := []error{s.saveState(true), s.state[0].Close(), s.state[1].Close()}
 	for _, g := range s.segments {

@@ -15,20 +15,21 @@ import (
 // spoolFormat is the version of the files of a spool.
 const spoolFormat = 2
 
-// state is what the segments hold, written in place after each change of them: the
-// next process compares the segments with it, and so knows what is missing. It is
-// never ahead of the segments. It may be behind, so frames of the current edge id
-// count although the state does not have them yet; of the former ones they do not.
+// state describes the content of the segments. The spool writes it in place after
+// each change of them, and the next process compares the segments with it to
+// detect missing batches. It is never ahead of the segments. It may be behind: so
+// frames of the current edge id count even if the state lacks them; frames of
+// former ids do not.
 type state struct {
-	// Generation counts how often it was written. It is written into two files in
-	// turn, so that a write that is cut off leaves the one before.
+	// Generation counts the writes of the state. They alternate between two
+	// files, so that an interrupted write leaves the previous state.
 	Generation uint64 `json:"generation"`
 
 	Format int    `json:"format"`
 	Shards int    `json:"shards"`
 	Edge   string `json:"edge"` // current edge id
-	// Lanes has for each edge id the shard, the lowest and the highest batch of its
-	// lanes. A lane that is empty has a highest below its lowest.
+	// Lanes has the shard, the lowest and the highest batch of each lane, by edge
+	// id. An empty lane has a highest batch below its lowest.
 	Lanes map[string][][3]uint64 `json:"lanes"`
 }
 
@@ -43,18 +44,19 @@ func (st *state) lanes() map[laneID][2]uint64 {
 	return lanes
 }
 
-// The state files are frames around JSON: magic, length and checksum. What follows
-// is left from a longer state, or room for one.
+// The state files are frames around JSON: magic, length and checksum. Any bytes
+// after the frame are left from a longer state or reserved.
 const (
 	stateMagic = "HBst"
-	// stateRoom is taken at the beginning, so that a full disk has room for it.
+	// stateRoom is allocated at the beginning, so that a full disk has room for
+	// it.
 	stateRoom = 32 << 10
 )
 
 func stateFile(dir string, n int) string { return filepath.Join(dir, fmt.Sprintf("state.%d", n)) }
 
-// openState opens or creates the state files and returns what they hold; nil when
-// they are new or cannot be read as a state.
+// openState opens or creates the state files and returns the state; nil if they
+// are new or unreadable.
 func (s *spool) openState() (newest *state, err error) {
 	for i := range s.state {
 		f, err := os.OpenFile(stateFile(s.dir, i), os.O_RDWR|os.O_CREATE, datadir.FileMode)
@@ -64,7 +66,7 @@ func (s *spool) openState() (newest *state, err error) {
 		s.state[i] = f
 		data, err := io.ReadAll(io.LimitReader(f, 256<<20))
 		if err == nil && len(data) < stateRoom {
-			_, _ = f.WriteAt(make([]byte, stateRoom-len(data)), int64(len(data))) // else it is written when it is needed
+			_, _ = f.WriteAt(make([]byte, stateRoom-len(data)), int64(len(data))) // otherwise it grows on demand
 		}
 		if st := parseState(data); st != nil && (newest == nil || st.Generation > newest.Generation) {
 			newest = st
@@ -100,8 +102,8 @@ func parseState(data []byte) *state {
 
 const otherShards = "the number is chosen once for a log. To join another log, let this spool send everything, then delete the directory"
 
-// saveState writes the state: into the older of the files, or durably, into both and
-// to the disk.
+// saveState writes the state: into the older of the files, or durably, into both
+// and to the disk.
 func (s *spool) saveState(durably bool) error {
 	st := state{Format: spoolFormat, Shards: s.shards, Edge: s.edge, Lanes: map[string][][3]uint64{}}
 	for id, c := range s.lanes {

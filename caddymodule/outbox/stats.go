@@ -2,32 +2,35 @@ package outbox
 
 import "time"
 
-// Stats is the state of an outbox and what it has done since Open.
+// Stats is the state of an outbox and its counters since Open.
 type Stats struct {
 	// QueuedViews and QueuedHits wait in memory for the disk: offered views, and
-	// hits whose Append waits.
+	// hits in unfinished Appends.
 	QueuedViews, QueuedHits int
-	// Batches and Bytes are in the spool.
+	// Batches and Bytes are the content of the spool.
 	Batches, Bytes int64
 	// Unsent batches were not acknowledged by the log since Open; Unapplied ones
-	// are not known to be in the counts.
+	// are not known to be applied.
 	Unsent, Unapplied uint64
-	// OldestUnapplied is how long ago the oldest of them was spooled.
+	// OldestUnapplied is the age in the spool of the oldest unapplied batch.
 	OldestUnapplied time.Duration
 
-	// DroppedViews were refused by Offer; RejectedHits were not valid.
+	// DroppedViews counts views refused by Offer; RejectedHits counts invalid
+	// hits.
 	DroppedViews, RejectedHits uint64
-	// SpooledHits and SpooledBatches were written to disk, in Writes transactions.
+	// SpooledHits and SpooledBatches were written to disk, in Writes
+	// transactions.
 	SpooledHits, SpooledBatches, Writes uint64
-	// Published batches were acknowledged, Resent of them after an earlier
-	// acknowledgement. PublishErrors are attempts with unknown outcome.
+	// Published counts acknowledged batches, Resent those of them with an earlier
+	// acknowledgement, PublishErrors the attempts with unknown outcome.
 	Published, Resent, PublishErrors uint64
-	// WentBack counts the times an applied position went back.
+	// WentBack counts how often an applied position went back.
 	WentBack uint64
-	// Renewed counts the times a new edge id was taken.
+	// Renewed counts how often the edge took a new id.
 	Renewed uint64
 
-	// SpoolError, PublishError and AppliedError say what fails now; nil: nothing.
+	// SpoolError, PublishError and AppliedError are the current errors; nil:
+	// none.
 	SpoolError, PublishError, AppliedError error
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// trouble is something that fails and is tried again, in one lane or several.
+// trouble is a failing operation that is retried, in one or more lanes.
 type trouble struct {
 	grace time.Duration // see lasting
 
@@ -23,7 +23,7 @@ type trouble struct {
 func (t *trouble) fail(err error) { t.failIn(nil, err) }
 func (t *trouble) ok()            { t.okIn(nil) }
 
-// failIn notes that it failed in a lane; nil: in no particular one.
+// failIn records a failure in a lane; nil: in no particular lane.
 func (t *trouble) failIn(l *lane, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,8 +34,8 @@ func (t *trouble) failIn(l *lane, err error) {
 	t.last = err
 }
 
-// okIn notes that it works in a lane, or that there is nothing to do. The trouble is
-// over when that is so in all lanes.
+// okIn records success in a lane, or that it has nothing to do. The trouble ends
+// once that is so in all lanes.
 func (t *trouble) okIn(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,7 @@ func (t *trouble) okIn(l *lane) {
 	}
 }
 
-// err returns the last error of a failure that is not over, or nil.
+// err returns the last error of a current failure, or nil.
 func (t *trouble) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,25 +61,25 @@ func (t *trouble) lasting() error {
 	return t.last
 }
 
-// diskFailed notes that hits cannot be written to the spool.
+// diskFailed records that hits cannot be written to the spool.
 func (o *Outbox) diskFailed(err error) {
 	o.diskTrouble.fail(err)
 	o.opts.Faults.Set(faults.SpoolFailing, faults.Whole, fmt.Sprintf("%.500s. %s. "+
 		"Until then beacons and votes are refused, and views wait in memory", err, remedy(err)))
 }
 
-// remedy is what to do about an error of the spool.
+// remedy returns the remedy for an error of the spool.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, ErrFull):
-		return "Bring back the log or the aggregator, so that hits are counted"
+		return "Restart the log or the aggregator, so that hits are counted"
 	case errors.Is(err, syscall.ENOSPC):
 		return "Make room on the disk"
 	}
 	return "Correct this; the edge tries again by itself"
 }
 
-// diskWorks notes that they can.
+// diskWorks records that hits can be written.
 func (o *Outbox) diskWorks() {
 	o.diskTrouble.ok()
 	o.opts.Faults.Clear(faults.SpoolFailing, faults.Whole)

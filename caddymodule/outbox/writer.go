@@ -13,7 +13,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// Waits between attempts after a failure, of the disk or of the bus.
+// Waits between attempts after a failure of the disk or the bus.
 const (
 	retryMin = 100 * time.Millisecond
 	retryMax = 5 * time.Second
@@ -24,21 +24,21 @@ var (
 	errRemoved = errors.New("its files were removed")
 )
 
-// pace is the least time from the beginning of one write to the next while
+// pace is the minimum time from the beginning of one write to the next while
 // Appends wait: a transaction costs more than the hits in it, so under load it
-// is worth to let some more of them gather.
+// pays to let more hits gather.
 const pace = 3 * time.Millisecond
 
-// write runs the writer: it writes what waits in the queue as soon as an Append
-// waits or enough views do, and else when the first view has waited for the
-// flush interval. While it writes, the next transaction gathers in the queue.
+// write runs the writer: it writes waiting hits as soon as an Append waits or
+// enough views do, and otherwise when the first view has waited for the flush
+// interval. While it writes, the next transaction gathers in the queue.
 func (o *Outbox) write() {
 	defer close(o.writerDone)
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	var (
 		backoff time.Duration // while writing fails
-		last    time.Time     // when the last write began
+		last    time.Time     // beginning of the last write
 	)
 	for {
 		select {
@@ -69,7 +69,7 @@ func (o *Outbox) write() {
 	}
 }
 
-// flush writes what waits in one transaction.
+// flush writes waiting hits in one transaction.
 func (o *Outbox) flush() error {
 	w := o.queue.take()
 	batches := o.pack(w.views, w.appended)
@@ -104,8 +104,8 @@ func (o *Outbox) flush() error {
 	return err
 }
 
-// store writes batches to the spool, if it is open. Without any it makes sure that
-// some could be written, when the last ones could not.
+// store writes batches to the spool, if it is open. Without batches, it tests
+// whether writing works if the last write failed.
 func (o *Outbox) store(batches []*batch) error {
 	if o.spool == nil {
 		return cmp.Or(o.diskTrouble.err(), errOpening)
@@ -123,8 +123,8 @@ func (o *Outbox) store(batches []*batch) error {
 	return o.spool.write(batches, time.Now())
 }
 
-// pack sorts hits into batches. It leaves out views that are not valid: one of
-// them would spoil the whole batch for the aggregator.
+// pack sorts hits into batches. It omits invalid views: the aggregator would
+// reject the whole batch because of one of them.
 func (o *Outbox) pack(views, appended []hit.Hit) []*batch {
 	rejected := 0
 	for i := range o.byShard {
@@ -143,7 +143,7 @@ func (o *Outbox) pack(views, appended []hit.Hit) []*batch {
 	}
 	if rejected > 0 {
 		o.counters.rejected.Add(uint64(rejected))
-		o.log.Error("views that are not valid were offered and are dropped", zap.Int("views", rejected))
+		o.log.Error("dropped invalid views", zap.Int("views", rejected))
 	}
 	var batches []*batch
 	for shard, hits := range o.byShard {
@@ -161,7 +161,7 @@ func (o *Outbox) add(h *hit.Hit) {
 	o.byShard[shard] = append(o.byShard[shard], *h)
 }
 
-// announce tells the senders what is on disk.
+// announce reports to the senders which batches are on disk.
 func (o *Outbox) announce() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -173,8 +173,8 @@ func (o *Outbox) announce() {
 	}
 }
 
-// inWriter runs job in the writer's goroutine and waits for it. It returns
-// false if ctx or the writer ended before.
+// inWriter runs job in the writer's goroutine and waits for it. It returns false
+// if ctx or the writer ended before.
 func (o *Outbox) inWriter(ctx context.Context, job func()) bool {
 	done := make(chan struct{})
 	select {
@@ -208,7 +208,7 @@ func (o *Outbox) trim(ctx context.Context) {
 	})
 }
 
-// dropRetired forgets former edge ids that have nothing left to send.
+// dropRetired forgets former edge ids with nothing left to send.
 func (o *Outbox) dropRetired() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -225,8 +225,8 @@ func (o *Outbox) dropRetired() {
 	})
 }
 
-// unreadable deals with a batch that the disk does not return as it was written:
-// without it, or something in its place, nothing behind it could be sent.
+// unreadable handles an unreadable batch: it replaces the batch, because
+// otherwise nothing behind it could be sent.
 func (o *Outbox) unreadable(ctx context.Context, id laneID, seq uint64) {
 	o.inWriter(ctx, func() {
 		n, err := o.spool.replace(id, seq)
@@ -240,8 +240,8 @@ func (o *Outbox) unreadable(ctx context.Context, id laneID, seq uint64) {
 	})
 }
 
-// diskFails notes that something else than writing hits failed, and has the writer
-// look at once whether these can be written.
+// diskFails records an error outside of writing hits, and makes the writer test
+// at once whether it can write hits.
 func (o *Outbox) diskFails(err error) {
 	o.diskFailed(err)
 	signal(o.queue.urgent)

@@ -1,4 +1,4 @@
-// Package outcomes receives what the aggregators tell an edge of votes.
+// Package outcomes receives the outcomes of votes from the aggregators.
 package outcomes
 
 import (
@@ -14,32 +14,32 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// MaxAwaited is how many votes may wait for their outcome at a time.
+// MaxAwaited is the maximum number of votes that may wait for their outcome.
 const MaxAwaited = 16384
 
-// Outcomes tells votes that wait what became of them, and the limits which keys
-// are used up. A message that gets lost costs nobody a count: the aggregators hold
-// votes to their quotas whatever the edges know.
+// Outcomes delivers outcomes to waiting votes, and used-up keys to the limits. A
+// lost message does not affect counts: the aggregators enforce quotas whatever
+// the edges know.
 //
-// An Outcomes may be used by several goroutines at once.
+// Outcomes is safe for concurrent use.
 type Outcomes struct {
 	learn  func(hit.UsedQuota)
 	logger *zap.Logger
 
 	mu      sync.Mutex
-	conn    *nats.Conn // that sub is of
+	conn    *nats.Conn // the connection of sub
 	sub     *nats.Subscription
 	awaited map[uint64]chan<- hit.VoteOutcome // by Confirm
 }
 
-// New returns Outcomes that follow no connection yet. They call learn with each key
-// that an aggregator reports as used up.
+// New returns Outcomes without a connection. They call learn with each key that
+// an aggregator reports as used up.
 func New(learn func(hit.UsedQuota), logger *zap.Logger) *Outcomes {
 	return &Outcomes{learn: learn, logger: logger, awaited: make(map[uint64]chan<- hit.VoteOutcome)}
 }
 
-// Follow listens on a connection instead of the one before; nil ends it. The
-// server need not be reachable: the connection subscribes again by itself.
+// Follow switches to another connection; nil ends it. The server need not be
+// reachable: the connection subscribes again by itself.
 func (o *Outcomes) Follow(nc *nats.Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +47,7 @@ func (o *Outcomes) Follow(nc *nats.Conn) {
 		return
 	}
 	if o.sub != nil {
-		o.sub.Unsubscribe() // fails only when the connection is closed
+		o.sub.Unsubscribe() // fails only if the connection is closed
 	}
 	o.conn, o.sub = nc, nil
 	if nc == nil {
@@ -55,17 +55,17 @@ func (o *Outcomes) Follow(nc *nats.Conn) {
 	}
 	sub, err := nc.Subscribe(hit.SubjectOutcomes, o.receive)
 	if err != nil {
-		o.logger.Error("cannot hear what becomes of votes: they are counted, but not confirmed", zap.Error(err))
+		o.logger.Error("cannot subscribe to the outcomes of votes: they are counted, but not confirmed", zap.Error(err))
 		return
 	}
 	o.sub = sub
 }
 
-// receive takes one message of an aggregator.
+// receive handles one message of an aggregator.
 func (o *Outcomes) receive(m *nats.Msg) {
 	var said hit.Outcomes
 	if err := json.Unmarshal(m.Data, &said); err != nil {
-		o.logger.Warn("what became of votes cannot be read; is an aggregator of another version?", zap.Error(err))
+		o.logger.Warn("cannot read the outcomes of votes; does an aggregator have another version?", zap.Error(err))
 		return
 	}
 	for _, u := range said.Used {
@@ -75,22 +75,22 @@ func (o *Outcomes) receive(m *nats.Msg) {
 	defer o.mu.Unlock()
 	for _, v := range said.Votes {
 		if c, ok := o.awaited[v.Confirm]; ok {
-			delete(o.awaited, v.Confirm) // an aggregator may say it twice
-			c <- v                       // has room for every vote that waits on it
+			delete(o.awaited, v.Confirm) // an aggregator may repeat it
+			c <- v                       // has room for all votes that wait on it
 		}
 	}
 }
 
-// Awaited is the votes of one request that wait for their outcomes.
+// Awaited holds the votes of one request that wait for their outcomes.
 type Awaited struct {
 	outcomes *Outcomes
 	ids      []uint64
 	came     chan hit.VoteOutcome
 }
 
-// Await sets the Confirm of hits, by which they ask for their outcomes. Call it
-// before they are sent, and [Awaited.End] when they need not wait any more. It
-// returns nil, and leaves hits alone, when more than [MaxAwaited] would wait.
+// Await sets the Confirm of hits, which requests their outcomes. Call it before
+// sending them, and [Awaited.End] when the caller no longer waits. If more than
+// [MaxAwaited] votes would wait, it leaves the hits unchanged and returns nil.
 func (o *Outcomes) Await(hits []hit.Hit) *Awaited {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,8 +110,8 @@ func (o *Outcomes) Await(hits []hit.Hit) *Awaited {
 	return a
 }
 
-// Wait returns what became of the votes, by Confirm. Votes whose outcomes do not
-// arrive in time, or before ctx ends, are missing.
+// Wait returns the outcomes of the votes, by Confirm. It omits votes whose
+// outcomes do not arrive in time or before ctx ends.
 func (a *Awaited) Wait(ctx context.Context, atMost time.Duration) map[uint64]hit.VoteOutcome {
 	known := make(map[uint64]hit.VoteOutcome, len(a.ids))
 	timer := time.NewTimer(atMost)

@@ -1,5 +1,5 @@
 // Package pending holds pending views in memory: the views of pages that a
-// browser fetched before anybody asked to see them.
+// browser fetched but has not shown.
 package pending
 
 import (
@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// Life is how long a view waits for its page to be shown. Browsers keep a page
-	// that they prefetched or prerendered for five minutes.
+	// Life is how long a view waits for the browser to show its page. Browsers
+	// keep a prefetched or prerendered page for five minutes.
 	Life = 5 * time.Minute
-	// maxPages is how many pages may wait.
+	// maxPages is the maximum number of waiting pages.
 	maxPages = 65536
 )
 
 // The outcomes of a pending view.
 const (
-	confirmed = "confirmed" // its page was shown
-	expired   = "expired"   // its page was not shown
-	dropped   = "dropped"   // too many waited
+	confirmed = "confirmed" // the browser showed its page
+	expired   = "expired"   // the browser did not show its page in time
+	dropped   = "dropped"   // too many pages waited
 )
 
-// Views holds the views of pages that wait to be shown. When a page is shown, its
-// script reports it, and the caller takes and counts the views; the others are
-// forgotten.
+// Views holds the views of pages that wait to be shown. When the browser shows a
+// page, its script reports it, and the caller takes and counts the views; the
+// others expire.
 //
-// Two generations bound the memory: when the young one has lasted for [Life], or
-// is full, the old one is forgotten.
+// Two generations bound the memory: when the young one is [Life] old or full, the
+// old one is dropped.
 //
-// A Views may be used by several goroutines at once.
+// Views is safe for concurrent use.
 type Views struct {
 	count func(list, outcome string)
 	seed  maphash.Seed
 
 	mu         sync.Mutex
 	young, old map[Key]page
-	began      time.Time // when the young generation did
+	began      time.Time // start of the young generation
 }
 
-// Key stands for a page that a client has asked for. It means nothing outside
+// Key stands for a page that a client has requested. It has no meaning outside
 // this process.
 type Key uint64
 
@@ -54,24 +54,25 @@ type page struct {
 	views []View
 }
 
-// View is one view that waits. It names its list, because a reload may come
-// between.
+// View is one waiting view. It names its list, because the configuration may
+// change while it waits.
 type View struct {
 	List, Item    string
 	Published     int64 // as in [hit.Hit]
 	PublishedFrom hit.Source
 }
 
-// New returns Views without any. They call count with the outcome of each view and
-// its list: confirmed, expired (its page was not shown in time) or dropped (too
-// many waited).
+// New returns empty Views. They call count with the outcome and list of each
+// view: confirmed, expired (the browser did not show its page in time) or dropped
+// (too many waited).
 func New(count func(list, outcome string)) *Views {
 	return &Views{count: count, seed: maphash.MakeSeed(), young: make(map[Key]page)}
 }
 
 // KeyOf returns the key of a page: host is the host of the request, and u its URL
 // with the query. Address and User-Agent identify the client even where the site
-// names visitors, because the answer to the first request may be what names them.
+// names visitors, because the site may name the visitor only in the first
+// response.
 func (v *Views) KeyOf(ip netip.Addr, userAgent, host string, u *url.URL) Key {
 	var m maphash.Hash
 	m.SetSeed(v.seed)
@@ -79,12 +80,12 @@ func (v *Views) KeyOf(ip netip.Addr, userAgent, host string, u *url.URL) Key {
 	m.Write(address[:])
 	for _, s := range [...]string{userAgent, host, u.Path, u.RawQuery} {
 		m.WriteString(s)
-		m.WriteByte(0) // a path can have one; so be it
+		m.WriteByte(0) // a path may contain a zero byte; a rare collision does no harm
 	}
 	return Key(m.Sum64())
 }
 
-// Put makes views wait for their page to be shown.
+// Put stores views until their page is shown.
 func (v *Views) Put(k Key, now time.Time, views []View) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,8 +96,7 @@ func (v *Views) Put(k Key, now time.Time, views []View) {
 	v.young[k] = page{now, views}
 }
 
-// Taken is the views that waited for a page which is shown now. Call Settled or
-// PutBack.
+// Taken holds the views of a page that is now shown. Call Settled or PutBack.
 type Taken struct {
 	Views []View
 
@@ -105,8 +105,7 @@ type Taken struct {
 	key   Key
 }
 
-// Take returns the views that waited for a page, which is shown now. They wait no
-// longer.
+// Take removes and returns the views of a page that is now shown.
 func (v *Views) Take(k Key, now time.Time) Taken {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,7 +123,7 @@ func (v *Views) Take(k Key, now time.Time) Taken {
 	return Taken{p.views, p.since, v, k}
 }
 
-// Settled notes that the views are confirmed: they are stored, or limits refused
+// Settled records the views as confirmed: they are stored, or limits refused
 // them.
 func (t *Taken) Settled() {
 	if t.from != nil {
@@ -132,8 +131,8 @@ func (t *Taken) Settled() {
 	}
 }
 
-// PutBack makes the views wait again, for as long as they would have: they could
-// not be stored, and the script was asked to try again.
+// PutBack makes the views wait again for the rest of their time, because they
+// could not be stored and the script will try again.
 func (t *Taken) PutBack() {
 	if len(t.Views) == 0 {
 		return
@@ -143,7 +142,7 @@ func (t *Taken) PutBack() {
 	t.from.young[t.key] = page{t.since, t.Views}
 }
 
-// Len returns how many pages wait.
+// Len returns the number of waiting pages.
 func (v *Views) Len(now time.Time) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -151,18 +150,18 @@ func (v *Views) Len(now time.Time) int {
 	return len(v.young) + len(v.old)
 }
 
-// turn begins a new generation if it is time to. The caller holds mu.
+// turn begins a new generation if it is time. The caller holds mu.
 func (v *Views) turn(now time.Time) {
 	age := now.Sub(v.began)
 	if age >= Life {
 		v.forget(now)
 	}
-	if age >= 2*Life { // the young one is as old
+	if age >= 2*Life { // then the young one is too old as well
 		v.forget(now)
 	}
 }
 
-// forget drops the old generation, and makes the young one the old one.
+// forget drops the old generation and makes the young one the old one.
 func (v *Views) forget(now time.Time) {
 	for _, p := range v.old {
 		if now.Sub(p.since) >= Life {

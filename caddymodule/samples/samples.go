@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// maxKept is how many samples of each reason are kept, and perSecond how many of
-	// them are taken at most, so that they cost a busy site nothing.
+	// maxKept is the number of samples kept per reason. perSecond is the maximum
+	// number of new samples of a reason per second, so that a busy site pays
+	// nothing for them.
 	maxKept   = 256
 	perSecond = 32
-	// maxPath is how much of a path a sample shows, in bytes.
+	// maxPath is the maximum length of a path in a sample, in bytes.
 	maxPath = 256
 )
 
-// Sample is one request with its verdict, as the admin API shows it. It has no
-// address, no User-Agent and no user; of the URL it has the path alone, because a
+// Sample is one request with its verdict, as the admin API shows it. It contains
+// no address, User-Agent or user. Of the URL it contains only the path, because a
 // query may identify a person.
 type Sample struct {
 	Time    time.Time      `json:"time"`
@@ -33,46 +34,46 @@ type Sample struct {
 	Bot     *Bot           `json:"bot,omitempty"`
 	Method  string         `json:"method"`
 	Path    string         `json:"path"`
-	Page    string         `json:"page,omitempty"` // the path of the page that a script reports a view of
+	Page    string         `json:"page,omitempty"` // path of the page whose view a script reports
 	Device  string         `json:"device,omitempty"`
 	Channel string         `json:"channel,omitempty"`
 	// Visitor is the beginning of the visitor's pseudonym of the day: enough to
-	// see that two samples are the same client's, too little to find anybody by.
+	// recognize two samples of one client, too little to identify a person.
 	Visitor string `json:"visitor,omitempty"`
 }
 
-// Bot is why a client was taken for a bot.
+// Bot is the reason for classifying a client as a bot.
 type Bot struct {
 	Class  string `json:"class"`
 	Reason string `json:"reason"`
 }
 
-// Samples keeps the latest samples of each reason. All limits are one reason here,
-// so that there are only as many reasons as the code has.
+// Samples keeps the latest samples of each reason. All limits share one reason
+// here, so the number of reasons is fixed.
 //
-// A Samples may be used by several goroutines at once.
+// Samples is safe for concurrent use.
 type Samples struct {
 	mu    sync.Mutex                               // held to add a ring
-	rings atomic.Pointer[map[ruleset.Reason]*ring] // never written in place
+	rings atomic.Pointer[map[ruleset.Reason]*ring] // copied on write
 }
 
-// ring is the latest samples of one reason.
+// ring holds the latest samples of one reason.
 type ring struct {
-	taken atomic.Uint64 // the second, and how many samples were taken in it: see admits
+	taken atomic.Uint64 // the second, and the number of samples taken in it: see admits
 
 	mu   sync.Mutex
-	next int // where the next sample goes, once the ring is full
+	next int // index of the next sample, once the ring is full
 	kept []Sample
 }
 
-// New returns Samples without any.
+// New returns empty Samples.
 func New() *Samples {
 	s := new(Samples)
 	s.rings.Store(&map[ruleset.Reason]*ring{})
 	return s
 }
 
-// classOf returns the reason without the name of the limit.
+// classOf returns the reason without the limit's name.
 func classOf(reason ruleset.Reason) ruleset.Reason {
 	class, _, _ := strings.Cut(string(reason), ":")
 	return ruleset.Reason(class)
@@ -95,13 +96,13 @@ func (s *Samples) ring(reason ruleset.Reason) *ring {
 }
 
 // Admits reports whether there is room for another sample of a reason in the
-// second of now. If there is, add it by [Samples.Add].
+// second of now. If so, add it with [Samples.Add].
 func (s *Samples) Admits(reason ruleset.Reason, now time.Time) bool {
 	return s.ring(reason).admits(now)
 }
 
-// Add keeps a sample. It copies the strings of a request, which are parts of larger
-// texts, and cuts long paths.
+// Add keeps a sample. It copies the strings of a request, which are parts of
+// larger texts, and truncates long paths.
 func (s *Samples) Add(x Sample) {
 	x.Item, x.Method, x.Channel = strings.Clone(x.Item), strings.Clone(x.Method), strings.Clone(x.Channel)
 	x.Path, x.Page = clip(x.Path), clip(x.Page)
@@ -136,10 +137,10 @@ func (r *ring) add(s Sample) {
 	r.next = (r.next + 1) % maxKept
 }
 
-// Latest returns at most limit samples, the latest first, of a list and a reason;
-// "" stands for any. The reason may be that of one limit, or of all.
+// Latest returns at most limit samples of a list and a reason, newest first; ""
+// matches any. The reason may name one limit or all limits.
 func (s *Samples) Latest(list string, reason ruleset.Reason, limit int) []Sample {
-	found := []Sample{} // in JSON an array, not null
+	found := []Sample{} // an empty array in JSON, not null
 	for class, r := range *s.rings.Load() {
 		if reason != "" && classOf(reason) != class {
 			continue

@@ -1,4 +1,4 @@
-// Package script serves the script of the pages, hotboard.js.
+// Package script serves hotboard.js, the script of the pages.
 package script
 
 import (
@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// Path is where the script is, after the prefix.
+	// Path is the path of the script after the prefix.
 	Path = "/hotboard.js"
-	// maxAge lets browsers keep the script for an hour: that is how long a page may
-	// heed an earlier configuration.
+	// maxAge lets browsers keep the script for an hour: a page may use the
+	// previous configuration for that long.
 	maxAge = "max-age=3600"
-	// defaults is what the script's source has in place of its configuration.
+	// defaults is the placeholder for the configuration in the script's source.
 	defaults = "{ honorOptOut: false }"
 )
 
 //go:embed hotboard.js
 var source string
 
-// Script is the script as one site serves it.
+// Script is the script of one site.
 type Script struct {
 	text []byte
 	etag string
 }
 
-// New returns the script with a site's configuration in it. With honorOptOut, it
-// reports no views of visitors who opt out.
+// New returns the script with a site's configuration. With honorOptOut, the
+// script reports no views of visitors who opt out.
 func New(honorOptOut bool) *Script {
 	config, err := json.Marshal(struct {
 		HonorOptOut bool `json:"honorOptOut"`
 	}{honorOptOut})
-	if err != nil { // a boolean
+	if err != nil { // cannot fail: a boolean
 		panic(err)
 	}
 	text := []byte(strings.Replace(source, defaults, string(config), 1))
@@ -46,7 +46,7 @@ func New(honorOptOut bool) *Script {
 	return &Script{text: text, etag: fmt.Sprintf(`"%016x"`, sum.Sum64())}
 }
 
-// ServeHTTP answers with the script.
+// ServeHTTP serves the script.
 func (s *Script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")

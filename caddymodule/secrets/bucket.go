@@ -20,9 +20,9 @@ var errNoConnection = errors.New("there is no connection to the broker yet")
 // shareTimeout bounds one round of sharing.
 const shareTimeout = 5 * time.Second
 
-// share proposes secrets to the other edges, or takes theirs. Those that are
-// shared are looked for again after a while: a bucket that was lost gets them
-// back, and where another edge was faster its secret holds for all.
+// share proposes secrets to the other edges or adopts theirs. It checks shared
+// secrets again after a while: it restores them to a lost bucket, and adopts the
+// secret of another edge that was faster.
 func (s *Secrets) share(ctx context.Context, now time.Time, ids []secretID) error {
 	ids = slices.DeleteFunc(ids, func(id secretID) bool {
 		v := s.of(id)
@@ -57,7 +57,7 @@ func (s *Secrets) share(ctx context.Context, now time.Time, ids []secretID) erro
 			continue
 		}
 		if mine.Shared && !bytes.Equal(key, mine.Key) {
-			s.logger.Error("the edges have agreed on another secret meanwhile: visitors and quotas of its period begin anew", zap.Stringer("period", id))
+			s.logger.Error("the edges now share another secret: visitors and quotas of its period start over", zap.Stringer("period", id))
 		}
 		s.mu.Lock()
 		s.put(id, &secret{Key: key, Shared: true, checked: now})
@@ -79,7 +79,7 @@ func openBucket(ctx context.Context, nc *nats.Conn, b hit.Bucket) (jetstream.Key
 			TTL:         b.TTL,
 			MaxBytes:    hit.BucketBytes,
 		})
-		if errors.Is(err, jetstream.ErrBucketExists) { // somebody was faster
+		if errors.Is(err, jetstream.ErrBucketExists) { // another edge was faster
 			kv, err = js.KeyValue(ctx, b.Name)
 		}
 	}
@@ -89,7 +89,7 @@ func openBucket(ctx context.Context, nc *nats.Conn, b hit.Bucket) (jetstream.Key
 	return kv, nil
 }
 
-// propose returns the secret that the edges share: mine if I am the first.
+// propose returns the shared secret: mine, if no other edge has proposed one.
 func propose(ctx context.Context, kv jetstream.KeyValue, name string, mine []byte) ([]byte, error) {
 	entry, err := kv.Get(ctx, name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -16,16 +16,16 @@ import (
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// Open reads the secrets that this edge used before from the file path, which need
-// not exist. conn returns the connection to the broker in force; false without
-// one. A file that cannot be read raises a fault, and Run replaces it: the other
-// edges and the broker have the secrets that matter, and new ones do for this edge
-// alone.
+// Open reads the secrets that this edge used before from the file at path, which
+// may be missing. conn returns the connection to the broker in force, or false if
+// there is none. An unreadable file raises a fault, and Run replaces it: the
+// other edges and the broker have the shared secrets, and an edge without others
+// can use new ones.
 func Open(path string, conn func() (*nats.Conn, bool), found *faults.Registry, logger *zap.Logger) *Secrets {
 	s := &Secrets{path: path, conn: conn, faults: found, logger: logger, wake: make(chan struct{}, 1)}
 	table, err := read(path)
 	if err != nil {
-		found.Set(faults.SecretsFailing, faults.Whole, fmt.Sprintf("%v; unless the broker has them, visitors of today count as new", err))
+		found.Set(faults.SecretsFailing, faults.Whole, fmt.Sprintf("%v; unless the broker has them, today's visitors count as new", err))
 	}
 	s.table.Store(&table)
 	return s
@@ -52,7 +52,7 @@ func read(path string) (map[secretID]*secret, error) {
 	return table, nil
 }
 
-// save writes the secrets to the file, readable by nobody else, all or nothing.
+// save writes the secrets to the file atomically, readable only by its owner.
 func (s *Secrets) save() error {
 	byName := make(map[string]*secret)
 	for id, v := range *s.table.Load() {
@@ -68,7 +68,7 @@ func (s *Secrets) save() error {
 	if err := datadir.Make(filepath.Dir(s.path)); err != nil {
 		return fmt.Errorf("writing the secrets: %w", err)
 	}
-	if info, err := os.Lstat(s.path); err == nil && info.IsDir() { // damaged files are not kept: they are secrets
+	if info, err := os.Lstat(s.path); err == nil && info.IsDir() { // damaged files are not set aside, because they contain secrets
 		if _, err := datadir.SetAside(time.Now(), s.path); err != nil {
 			return fmt.Errorf("writing the secrets: %w", err)
 		}

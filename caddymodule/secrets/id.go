@@ -8,24 +8,24 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// secretKind is the kind of period that a secret is for.
+// secretKind is the kind of a secret's period.
 type secretKind uint8
 
-// The kinds of secret. A day, week or month begins in some list's zone.
+// Kinds of secrets. A day, week or month begins in the zone of a list.
 const (
 	daySecret secretKind = iota
 	weekSecret
 	monthSecret
-	lastingSecret // never over
+	lastingSecret // never ends
 )
 
-// secretKinds says how each kind is kept.
+// secretKinds describes each kind.
 var secretKinds = [...]struct {
 	name   string
 	period ruleset.Period
 	bucket hit.Bucket
-	// kept is how long after its beginning an edge keeps a secret: a day more
-	// than the period lasts, because clocks differ. 0: for ever.
+	// kept is how long after its beginning an edge keeps a secret: a day longer
+	// than the period, because clocks differ. 0: forever.
 	kept time.Duration
 }{
 	daySecret:     {"day", ruleset.Day, hit.DayBucket, 2 * 24 * time.Hour},
@@ -34,7 +34,7 @@ var secretKinds = [...]struct {
 	lastingSecret: {"lasting", ruleset.All, hit.LastingBucket, 0},
 }
 
-// kindOf returns the kind whose secret the keys of a window are made with.
+// kindOf returns the kind of secret for the keys of a window.
 func kindOf(p ruleset.Span) secretKind {
 	switch p {
 	case ruleset.PerWeek:
@@ -50,10 +50,10 @@ func kindOf(p ruleset.Span) secretKind {
 func (k secretKind) period() ruleset.Period { return secretKinds[k].period }
 func (k secretKind) bucket() hit.Bucket     { return secretKinds[k].bucket }
 
-// secretID names a secret.
+// secretID identifies a secret.
 type secretID struct {
 	kind  secretKind
-	start int64 // of the period, in seconds since the Unix epoch; 0 for the lasting one
+	start int64 // beginning of the period, in seconds since the Unix epoch; 0 for the lasting one
 }
 
 func secretOf(kind secretKind, start time.Time) secretID {
@@ -63,25 +63,25 @@ func secretOf(kind secretKind, start time.Time) secretID {
 	return secretID{kind, start.Unix()}
 }
 
-// utcDay names the secret of the UTC day that holds t.
+// utcDay returns the id of the secret for the UTC day of t.
 func utcDay(t time.Time) secretID {
 	const seconds = 24 * 60 * 60
 	sec := t.Unix()
 	return secretID{daySecret, sec - (sec%seconds+seconds)%seconds}
 }
 
-// over reports whether the secret may be forgotten.
+// over reports whether the edge may forget the secret.
 func (id secretID) over(now time.Time) bool {
 	kept := secretKinds[id.kind].kept
 	return kept > 0 && now.Sub(time.Unix(id.start, 0)) > kept
 }
 
-// startLayout is how the name of a secret tells when its period begins. A key of
-// a bucket can have no colon.
+// startLayout is the format of a period's beginning in the name of a secret. Keys
+// of a bucket cannot contain a colon.
 const startLayout = "20060102T150405Z"
 
-// String returns the name by which the edges know the secret: 2026-11-20 for a UTC
-// day, or else the kind and the beginning, such as week-20261115T230000Z.
+// String returns the shared name of the secret: 2026-11-20 for a UTC day,
+// otherwise the kind and the beginning, such as week-20261115T230000Z.
 func (id secretID) String() string {
 	if id.kind == lastingSecret {
 		return secretKinds[lastingSecret].name

@@ -1,5 +1,5 @@
-// Package secrets keeps the secrets of an edge: the keys that hash visitors and
-// the keys of quotas, one for each period.
+// Package secrets keeps the secrets of an edge, one per period: they hash
+// visitors and the keys of quotas.
 package secrets
 
 import (
@@ -22,28 +22,30 @@ import (
 
 const (
 	secretBytes = 32
-	// checkEvery is how often Run checks the secrets.
+	// checkEvery is the interval at which Run checks the secrets.
 	checkEvery = time.Minute
-	// retryEvery is the same while one that is needed now is not shared: until it
-	// is, a visitor of two edges counts as two, and votes with quotas are refused.
+	// retryEvery replaces checkEvery while a current secret is not shared: until
+	// then, a visitor of two edges counts as two, and the edge refuses votes with
+	// quotas.
 	retryEvery = 200 * time.Millisecond
-	// warnAfter is how long that may last without a warning: an edge that starts is
-	// not connected at once.
+	// warnAfter is the delay before a warning about that: an edge takes a moment
+	// to connect after its start.
 	warnAfter = 10 * time.Second
 )
 
 // Secrets holds the secrets of the current and the next periods, by the edge's
-// clock. All edges of a log share them: the first to need a secret proposes it in
-// a key-value bucket, and the others take that one. The edges share those of the
-// next periods before these begin, so that the broker may be away meanwhile.
+// clock. All edges of a log share them: the first edge that needs a secret
+// proposes it in a key-value bucket, and the others adopt it. The edges share the
+// secrets of the next periods in advance, so that they survive an outage of the
+// broker.
 //
-// The secret of a UTC day hashes that day's visitors. There always is one,
-// without waiting: the edge makes one up, uses it, and proposes it when it reaches
-// the broker. It changes only when another edge proposed first; the visitors of
-// the time before are then new visitors. A secret of quotas is used only once it
-// is shared, because a quota is exact.
+// The secret of a UTC day hashes that day's visitors. It is always available at
+// once: the edge generates one, uses it, and proposes it when it reaches the
+// broker. The secret changes only if another edge proposed first; earlier
+// visitors then count as new. The edge uses a secret of quotas only once it is
+// shared, because a quota is exact.
 //
-// A Secrets may be used by several goroutines at once.
+// Secrets is safe for concurrent use.
 type Secrets struct {
 	path   string
 	conn   func() (*nats.Conn, bool)
@@ -51,30 +53,30 @@ type Secrets struct {
 	logger *zap.Logger
 	needs  succession.Of[[]need]
 
-	table atomic.Pointer[map[secretID]*secret] // never written in place
+	table atomic.Pointer[map[secretID]*secret] // copied on write
 	mu    sync.Mutex                           // held to replace the table
 	wake  chan struct{}
 	warn  sync.Once
 }
 
-// secret is never changed, only replaced.
+// secret is immutable.
 type secret struct {
 	Key []byte `json:"key"`
-	// Shared says that the bucket has this secret.
+	// Shared reports that the bucket has this secret.
 	Shared bool `json:"shared,omitempty"`
 
-	checked time.Time // when the bucket was last seen to have it
+	checked time.Time // when the bucket last had it
 }
 
-// need is a kind of secret that is needed at any time, of periods in a zone.
+// need is a kind of secret that the edge always needs, for periods in a zone.
 type need struct {
 	kind secretKind
 	zone *time.Location
 }
 
-// neededBy returns the secrets that a ruleset needs: those of the windows
-// that the aggregator counts, for each list of votes, and the lasting one, by
-// which votes know users.
+// neededBy returns the secrets that a ruleset needs: those of the windows that
+// the aggregator counts, for each poll, and the lasting secret, which identifies
+// users in votes.
 func neededBy(r *ruleset.Ruleset) []need {
 	var needs []need
 	add := func(kind secretKind, zone *time.Location) {
@@ -102,14 +104,14 @@ func neededBy(r *ruleset.Ruleset) []need {
 	return needs
 }
 
-// Enter keeps the secrets that the rules of a configuration need, until owner
-// leaves. Secrets of the configuration that entered last are kept.
+// Enter registers the secrets that a configuration's rules need, until owner
+// leaves. The configuration that entered last decides.
 func (s *Secrets) Enter(owner any, r *ruleset.Ruleset) {
 	s.needs.Enter(owner, neededBy(r))
 	s.checkNow()
 }
 
-// Leave takes back what owner entered.
+// Leave removes the registration of owner.
 func (s *Secrets) Leave(owner any) { s.needs.Leave(owner) }
 
 // checkNow makes Run check the secrets at once.
@@ -120,12 +122,12 @@ func (s *Secrets) checkNow() {
 	}
 }
 
-// OfDay returns the secret that hashes the visitors of the UTC day of t. It waits
-// for nobody.
+// OfDay returns the secret that hashes the visitors of the UTC day of t. It never
+// blocks.
 func (s *Secrets) OfDay(t time.Time) []byte { return s.of(utcDay(t)).Key }
 
-// Shared returns the secret of quotas for the period that begins at start; nil
-// when this edge does not know that all edges share it.
+// Shared returns the secret of quotas for the period that begins at start, or nil
+// if this edge does not know that all edges share it.
 func (s *Secrets) Shared(p ruleset.Span, start time.Time) []byte {
 	v := (*s.table.Load())[secretOf(kindOf(p), start)]
 	if v == nil || !v.Shared {
@@ -134,14 +136,14 @@ func (s *Secrets) Shared(p ruleset.Span, start time.Time) []byte {
 	return v.Key
 }
 
-// AllShared reports whether all edges share every secret that is needed now.
+// AllShared reports whether all edges share every currently needed secret.
 func (s *Secrets) AllShared() bool {
 	current, _ := s.wanted(clock.Now())
 	table := *s.table.Load()
 	return !slices.ContainsFunc(current, func(id secretID) bool { return table[id] == nil || !table[id].Shared })
 }
 
-// of returns a secret, a new one if there is none.
+// of returns a secret and generates it if necessary.
 func (s *Secrets) of(id secretID) *secret {
 	if v, ok := (*s.table.Load())[id]; ok {
 		return v
@@ -154,7 +156,7 @@ func (s *Secrets) of(id secretID) *secret {
 		s.put(id, v)
 	}
 	s.mu.Unlock()
-	s.checkNow() // have it proposed and written down
+	s.checkNow() // to propose and save it
 	return v
 }
 
@@ -165,7 +167,7 @@ func (s *Secrets) put(id secretID, v *secret) {
 	s.table.Store(&table)
 }
 
-// forget forgets the secrets of periods that are over.
+// forget removes the secrets of past periods.
 func (s *Secrets) forget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,9 +176,9 @@ func (s *Secrets) forget(now time.Time) {
 	s.table.Store(&table)
 }
 
-// Run keeps the secrets until ctx ends: it shares those that are needed, writes
-// them to disk, and forgets those of periods that are over. It logs one warning
-// when sharing fails for long, and raises a fault while it cannot write them.
+// Run maintains the secrets until ctx ends: it shares the needed secrets, writes
+// them to disk, and forgets those of past periods. It logs one warning if sharing
+// keeps failing, and raises a fault while it cannot write them.
 func (s *Secrets) Run(ctx context.Context) {
 	began := time.Now()
 	for {
@@ -202,8 +204,8 @@ func (s *Secrets) Run(ctx context.Context) {
 	}
 }
 
-// prepare makes, shares and writes to disk the secrets that are needed now and
-// next. It returns why they are not shared yet.
+// prepare generates, shares and saves the secrets of the current and next
+// periods. It returns the error that kept it from sharing them.
 func (s *Secrets) prepare(ctx context.Context) error {
 	now := clock.Now()
 	current, next := s.wanted(now)
@@ -211,15 +213,14 @@ func (s *Secrets) prepare(ctx context.Context) error {
 	s.forget(now)
 	if err := s.save(); err != nil {
 		s.faults.Set(faults.SecretsFailing, faults.Whole,
-			err.Error()+"; after a restart without a broker, visitors of today count as new, and votes with quotas are refused")
+			err.Error()+"; after a restart without a broker, today's visitors count as new, and the edge refuses votes with quotas")
 	} else {
 		s.faults.Clear(faults.SecretsFailing, faults.Whole)
 	}
 	return err
 }
 
-// wanted returns the secrets that are needed now, and those of the periods that
-// come next.
+// wanted returns the needed secrets of the current and the next periods.
 func (s *Secrets) wanted(now time.Time) (current, next []secretID) {
 	needs, _ := s.needs.Current()
 	for _, n := range append([]need{{daySecret, time.UTC}}, needs...) {

@@ -369,7 +369,7 @@ func TestQuotas(t *testing.T) {
 		}
 	}
 
-	// What is over is forgotten, the lasting one never.
+	// Secrets of past periods are forgotten, the lasting one never.
 	now = now.AddDate(0, 3, 0)
 	restarted.Leave(t)
 	restarted.prepare(t.Context())

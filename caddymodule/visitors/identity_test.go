@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whoever is somebody else has another pseudonym.
+// Different identities have different pseudonyms.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

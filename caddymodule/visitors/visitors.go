@@ -9,29 +9,28 @@ import (
 	"sync/atomic"
 )
 
-// slots is how many pseudonyms are remembered. It is a power of two.
+// slots is the number of cached pseudonyms. It must be a power of two.
 const slots = 8192
 
-// Pseudonyms remembers those of recent visitors: making one out of an address
-// costs more than anything else that a view does. It is a table in which one
-// visitor takes the place of another, so that it is bounded and needs no lock.
+// Pseudonyms caches the pseudonyms of recent visitors, because computing one is
+// the most expensive step of a view. In its fixed table one visitor may replace
+// another, so it is bounded and needs no lock.
 //
-// A Pseudonyms may be used by several goroutines at once.
+// Pseudonyms is safe for concurrent use.
 type Pseudonyms struct {
 	seed  maphash.Seed
 	slots [slots]slot
 }
 
-// slot has the key xored with the pseudonym in one word and the pseudonym in
-// the other. When two goroutines write at once and the words are of two visitors,
-// no key fits them.
+// slot has the key XOR the pseudonym in one word and the pseudonym in the other.
+// If concurrent writes leave words of two visitors, the slot matches no key.
 type slot struct{ check, visitor atomic.Uint64 }
 
-// New returns Pseudonyms that remember none.
+// New returns an empty cache.
 func New() *Pseudonyms { return &Pseudonyms{seed: maphash.MakeSeed()} }
 
-// Of returns the pseudonym of i by the secret of a day, as [Identity.Pseudonym]
-// does.
+// Of returns the pseudonym of i by the secret of a day, like
+// [Identity.Pseudonym].
 func (p *Pseudonyms) Of(i Identity, secret []byte) uint64 {
 	var buf [16 + 8]byte
 	ip := i.IP.As16()

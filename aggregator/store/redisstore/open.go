@@ -73,11 +73,11 @@ func (o *Options) defaults() {
 func (o *Options) valid() error {
 	switch {
 	case o.Shards < 1 || o.Shards > hit.MaxShards:
-		return fmt.Errorf("%d shards: there are 1 to %d", o.Shards, hit.MaxShards)
+		return fmt.Errorf("%d shards: not between 1 and %d", o.Shards, hit.MaxShards)
 	case strings.ContainsAny(o.Prefix, "{}"):
 		return fmt.Errorf("prefix %q: braces would put all keys into one slot of a cluster", o.Prefix)
 	case o.MemoKeep < time.Second:
-		return fmt.Errorf("keeping memos for %v, want at least 1s", o.MemoKeep)
+		return fmt.Errorf("keeping memos for %v: at least 1s is necessary", o.MemoKeep)
 	}
 	return nil
 }
@@ -239,11 +239,11 @@ func (s *Store) checkMeta(ctx context.Context) error {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
 	if got := has.Val()[0]; got != layout {
-		return fmt.Errorf("%s records layout %v of the keys, this build supports layout %s: use the build that wrote them, or choose another prefix and let the log be counted again", key, got, layout)
+		return fmt.Errorf("%s records layout %v of the keys, this build supports layout %s: use the build that wrote them, or choose another prefix and let the aggregator count the log again", key, got, layout)
 	}
 	if got := has.Val()[1]; got != strconv.Itoa(len(s.shards)) {
-		return fmt.Errorf("the store was created with %v shards and is opened with %d: the number is chosen once; "+
-			"set it back, or choose another prefix and let the log be counted again", got, len(s.shards))
+		return fmt.Errorf("the store has %v shards, the configuration %d: the number cannot change; "+
+			"set it back, or choose another prefix and let the aggregator count the log again", got, len(s.shards))
 	}
 	return nil
 }

@@ -27,9 +27,9 @@ func TestOpenRefuses(t *testing.T) {
 		o    redisstore.Options
 		want string
 	}{
-		"another number of shards": {redisstore.Options{URL: r.URL(), Shards: 8}, "created with 4 shards and is opened with 8"},
+		"another number of shards": {redisstore.Options{URL: r.URL(), Shards: 8}, "has 4 shards, the configuration 8"},
 		"a newer layout":           {redisstore.Options{URL: r.URL(), Prefix: "future"}, "layout 99"},
-		"an older layout":          {redisstore.Options{URL: r.URL(), Prefix: "past"}, "let the log be counted again"},
+		"an older layout":          {redisstore.Options{URL: r.URL(), Prefix: "past"}, "let the aggregator count the log again"},
 		"too many shards":          {redisstore.Options{URL: r.URL(), Shards: 5000}, "5000 shards"},
 		"no shards":                {redisstore.Options{URL: r.URL(), Shards: -1}, "-1 shards"},
 		"a tag as prefix":          {redisstore.Options{URL: r.URL(), Prefix: "{x}"}, "braces"},

@@ -11,15 +11,15 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Once refuses an option that is set already.
+// Once refuses an option that is already set.
 func Once(d *caddyfile.Dispenser, option string, set bool) error {
 	if set {
-		return d.Errf("%s is there twice", option)
+		return d.Errf("duplicate %s", option)
 	}
 	return nil
 }
 
-// Word reads the one argument of an option.
+// Word reads the only argument of an option.
 func Word(d *caddyfile.Dispenser, v *string) error {
 	if !d.AllArgs(v) {
 		return d.ArgErr()
@@ -27,7 +27,7 @@ func Word(d *caddyfile.Dispenser, v *string) error {
 	return nil
 }
 
-// Words reads the arguments of an option, one at least.
+// Words reads one or more arguments of an option.
 func Words(d *caddyfile.Dispenser, v *[]string) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {
@@ -37,7 +37,7 @@ func Words(d *caddyfile.Dispenser, v *[]string) error {
 	return nil
 }
 
-// Toggle reads an option that has no argument.
+// Toggle reads an option without arguments.
 func Toggle(d *caddyfile.Dispenser, v *bool) error {
 	if d.NextArg() {
 		return d.ArgErr()
@@ -46,7 +46,7 @@ func Toggle(d *caddyfile.Dispenser, v *bool) error {
 	return nil
 }
 
-// WholeOption reads an option whose argument is a whole number.
+// WholeOption reads an option with a whole number as its argument.
 func WholeOption[N int | int64](d *caddyfile.Dispenser, option string, v *N) error {
 	var text string
 	if err := Word(d, &text); err != nil {
@@ -65,7 +65,7 @@ func Whole[N int | int64](d *caddyfile.Dispenser, option, text string, v *N) err
 	return nil
 }
 
-// NumberOption reads an option whose argument is a number.
+// NumberOption reads an option with a number as its argument.
 func NumberOption(d *caddyfile.Dispenser, option string, v *float64) error {
 	var text string
 	if err := Word(d, &text); err != nil {
@@ -77,14 +77,14 @@ func NumberOption(d *caddyfile.Dispenser, option string, v *float64) error {
 // Number parses the argument text of an option as a number.
 func Number(d *caddyfile.Dispenser, option, text string, v *float64) error {
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // JSON has no way to write the last two
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // JSON cannot represent the last two
 		return d.Errf("%s: %q is not a number", option, text)
 	}
 	*v = n
 	return nil
 }
 
-// Duration reads an option whose argument is a duration.
+// Duration reads an option with a duration as its argument.
 func Duration(d *caddyfile.Dispenser, option string, v *ruleset.Duration) error {
 	var text string
 	if err := Word(d, &text); err != nil {

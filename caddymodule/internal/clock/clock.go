@@ -1,6 +1,5 @@
-// Package clock is the time that an edge goes by. It exists so that tests can
-// replay an old log: it can be set from Go, inside this module's tree, and from
-// nowhere else.
+// Package clock is the clock of an edge. It exists so that tests can replay an
+// old log: only Go code inside this module's tree can set it.
 package clock
 
 import (
@@ -18,7 +17,7 @@ func Now() time.Time {
 	return time.Now()
 }
 
-// Set makes Now return what f returns, for a test, until restore is called. f
+// Set makes Now return the result of f, for a test, until restore is called. f
 // must be safe for concurrent use.
 func Set(f func() time.Time) (restore func()) {
 	old := now.Swap(&f)

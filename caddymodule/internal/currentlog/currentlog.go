@@ -1,6 +1,6 @@
-// Package currentlog logs for what outlives a configuration. A logger that Caddy
-// gives to a module belongs to its configuration: after a reload it may write to
-// a file that was closed, and what an operator should know would be lost.
+// Package currentlog provides loggers for parts that outlive a configuration. A
+// logger that Caddy gives to a module belongs to its configuration: after a
+// reload it may write to a closed file, and the operator would lose its messages.
 package currentlog
 
 import (
@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Logger returns a logger of a name that always writes to the default log of
-// the configuration in force.
+// Logger returns a named logger that always writes to the default log of the
+// configuration in force.
 func Logger(name string) *zap.Logger { return zap.New(core{}).Named(name) }
 
 type core struct{ fields []zapcore.Field }

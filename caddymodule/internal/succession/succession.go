@@ -1,15 +1,15 @@
-// Package succession says which configuration's value is in force while several
-// configurations overlap.
+// Package succession decides which configuration's value is in force while
+// several configurations overlap.
 package succession
 
 import "sync"
 
-// Of is the line of configurations that hold something in common. Caddy starts
-// a new configuration before it stops the old one, and stops the new one when a
-// part of it fails to start: so the value of the configuration that entered
-// last is in force, and when that one leaves, the one before it is again.
+// Of holds the overlapping configurations that share something. Caddy starts a
+// new configuration before it stops the old one, and stops the new one if a part
+// of it fails to start. So the value of the configuration that entered last is in
+// force; when that configuration leaves, the previous value is in force again.
 //
-// The zero Of is empty and ready to use, by several goroutines at once.
+// The zero Of is empty and ready to use. It is safe for concurrent use.
 type Of[T any] struct {
 	mu      sync.Mutex
 	entries []entry[T]
@@ -27,7 +27,7 @@ func (s *Of[T]) Enter(owner any, value T) {
 	s.entries = append(s.entries, entry[T]{owner, value})
 }
 
-// Leave takes back the value of owner, if it entered.
+// Leave removes the value of owner, if it entered.
 func (s *Of[T]) Leave(owner any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Of[T]) Leave(owner any) {
 	}
 }
 
-// Current returns the value in force; false when nobody's is.
+// Current returns the value in force, or false if there is none.
 func (s *Of[T]) Current() (T, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
