@@ -72,7 +72,7 @@ func (o *Outbox) diskFailed(err error) {
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, ErrFull):
-		return "Restart the log or the aggregator, so that hits are counted"
+		return "Bring back the log or the aggregator, so that hits are counted"
 	case errors.Is(err, syscall.ENOSPC):
 		return "Make room on the disk"
 	}
