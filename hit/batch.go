@@ -36,6 +36,10 @@ const (
 	// send when it publishes. It is not in the body, because a batch must keep the
 	// same bytes however often the edge sends it.
 	HeaderLow = "Hotboard-Low"
+	// HeaderRevision and HeaderRules put a revision of the rules in force: its number
+	// in decimal, and the name of its document. Such a message has no batches.
+	HeaderRevision = "Hotboard-Revision"
+	HeaderRules    = "Hotboard-Rules"
 )
 
 // Batch holds hits of one shard from one edge.
@@ -47,6 +51,9 @@ type Batch struct {
 	// Seq numbers the batches of an edge and shard from 1 without a gap.
 	Seq  uint64 `cbor:"4,keyasint"`
 	Hits []Hit  `cbor:"5,keyasint"`
+	// Rules names the document of rules under which the edge accepted the hits. It is
+	// zero in batches of version 1.
+	Rules RulesID `cbor:"6,keyasint,omitzero"`
 }
 
 // ErrVersion is the error of Decode for a batch that a newer edge wrote.

@@ -121,6 +121,10 @@ type UsedQuota struct {
 	Count  int64  `json:"count"` // votes counted
 }
 
+// RulesBucket is the key-value bucket with the documents and revisions of the
+// rules. Package revisions reads and writes it.
+const RulesBucket = "HOTBOARD_RULES"
+
 // BehindAfter is how long an accepted hit may wait to be counted before that is a
 // fault, at the edge that accepted it and at every aggregator.
 const BehindAfter = time.Minute
@@ -131,6 +135,8 @@ type Waiting struct {
 	Edge string `json:"edge"`
 	// Batches is how many accepted batches the edge does not know to be applied.
 	Batches uint64 `json:"batches,omitempty"`
+	// Rules names the document of rules that the edge accepts hits under.
+	Rules RulesID `json:"rules,omitzero"`
 	// OldestMillis is how long the oldest of them has waited.
 	OldestMillis int64 `json:"oldest_ms,omitempty"`
 	// Refused is why a log that the edge can reach has stored nothing for some

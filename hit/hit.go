@@ -60,6 +60,10 @@ type Hit struct {
 	// Confirm, when it is not 0, is a random number by which the edge finds the
 	// verdict on this hit among [Outcomes].
 	Confirm uint64 `cbor:"10,keyasint,omitempty"`
+
+	// Rules names the document of rules under which the edge accepted the hit. On the
+	// wire it is a field of the batch: see [Batch.Rules].
+	Rules RulesID `cbor:"-"`
 }
 
 // Quota is one count in a calendar window of a limit. The aggregator sees all votes
