@@ -16,9 +16,9 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/fold"
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/ruleset"
 )
 

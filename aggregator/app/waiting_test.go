@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/internal/faults"
 )
 

@@ -22,8 +22,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/aggregator/board"
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/ruleset"
 )
 

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
+	"github.com/hotboard/hotboard/internal/brokertest"
 )
 
 // Counts that somebody removes while they are in use come back from the log.

@@ -16,8 +16,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/app"
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/ingest"
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
+	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/ruleset"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/internal/faults"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/internal/brokertest"
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/internal/faults"
 )
 
