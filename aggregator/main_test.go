@@ -206,7 +206,7 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 	}
 	defer e.Close()
 	file := func(name, list string) string {
-		b := &hit.Batch{Edge: "edge", Seq: 1}
+		b := &hit.Batch{Edge: "edge", Seq: 1, Rules: brokertest.Rules}
 		for i := range 100 {
 			b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: list, Item: "a", Visitor: uint64(i), Time: time.Now().UnixMilli()})
 		}

@@ -220,7 +220,7 @@ func countUntilKilled(dir string, out io.Writer) error {
 	}
 	// Like an edge that has lost nothing, send again all batches that are not applied.
 	for seq := applied.Shards[0] + 1; ; seq++ {
-		data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{brokertest.View("articles", "x", seq, time.Now())}})
+		data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Rules: brokertest.Rules, Hits: []hit.Hit{brokertest.View("articles", "x", seq, time.Now())}})
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func newSender(t *testing.T, e *Embedded) *sender {
 func (s *sender) try(size int) error {
 	seq := s.acked + 1
 	h := brokertest.View("articles", "x", seq, time.Now())
-	data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Hits: []hit.Hit{h}})
+	data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Rules: brokertest.Rules, Hits: []hit.Hit{h}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

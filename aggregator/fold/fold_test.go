@@ -15,6 +15,9 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
+// someRules names the rules of all batches.
+var someRules = hit.RulesIDOf([]byte("{}"))
+
 var t0 = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // log is the simplest log and edge: every add is one batch.
@@ -61,7 +64,7 @@ func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.
 	received := t0
 	var body []byte
 	for i, hits := range batches {
-		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: shard, Seq: seq + uint64(i), Hits: hits})
+		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: shard, Seq: seq + uint64(i), Rules: someRules, Hits: hits})
 		if err != nil {
 			l.t.Fatal(err)
 		}

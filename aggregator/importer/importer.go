@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -110,7 +111,11 @@ func begin(ctx context.Context, o Options) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("using JetStream: %w", err)
 	}
-	im := &run{Options: o, js: js}
+	document, err := json.Marshal(o.Rules)
+	if err != nil {
+		return nil, fmt.Errorf("naming the rules: %w", err)
+	}
+	im := &run{Options: o, js: js, rules: hit.RulesIDOf(document)}
 	if im.Progress == nil {
 		im.Progress = func(Progress) {}
 	}
@@ -152,6 +157,7 @@ func edgeID(content [sha256.Size]byte, route string) string {
 type run struct {
 	Options
 	js        jetstream.JetStream
+	rules     hit.RulesID // of batches that name none
 	shards    int
 	batches   uint64 // of each route and shard
 	judge     *judge
@@ -203,7 +209,7 @@ func (im *run) survey(ctx context.Context, log io.ReadSeeker) (err error) {
 // applied yet.
 func (im *run) publish(ctx context.Context, log io.ReadSeeker) (err error) {
 	for _, p := range im.producers {
-		p.hits = make([][]hit.Hit, im.shards)
+		p.hits, p.rules = make([][]hit.Hit, im.shards), im.rules
 	}
 	seq := uint64(1)
 	s := &im.judge.summary

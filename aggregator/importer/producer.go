@@ -19,6 +19,7 @@ type producer struct {
 	edge    string
 	applied map[int]uint64 // by shard: the number of the last applied batch
 	hits    [][]hit.Hit    // by shard: hits of the current batch
+	rules   hit.RulesID    // of the current batch
 }
 
 // sendsAtOnce bounds the number of batches on their way. Each list and shard has
@@ -40,7 +41,7 @@ func (im *run) send(ctx context.Context, seq uint64) error {
 			if seq <= p.applied[shard] {
 				continue
 			}
-			data, err := hit.Encode(&hit.Batch{Edge: p.edge, Shard: shard, Seq: seq, Hits: hits})
+			data, err := hit.Encode(&hit.Batch{Edge: p.edge, Shard: shard, Seq: seq, Rules: p.rules, Hits: hits})
 			if err != nil {
 				return err
 			}

@@ -97,6 +97,9 @@ func Replay(ctx context.Context, o Options, r *Recording) (already bool, err err
 	}
 	seq := uint64(0)
 	err = r.each(func(b *hit.Batch) error {
+		if p.rules = b.Rules; p.rules.IsZero() {
+			p.rules = im.rules
+		}
 		for _, h := range b.Hits { // the log may have another number of shards now
 			shard := hit.Shard(h.Kind, h.List, h.Item, im.shards)
 			p.hits[shard] = append(p.hits[shard], h)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/brokertest"
 )
 
 // recording returns a file of n batches of three views each, as an edge writes it.
@@ -15,7 +16,7 @@ func recording(t *testing.T, n int) []byte {
 	t.Helper()
 	var file []byte
 	for i := range n {
-		b := &hit.Batch{Edge: "edge", Shard: 9, Seq: uint64(i + 1)} // of a log with more shards
+		b := &hit.Batch{Edge: "edge", Shard: 9, Seq: uint64(i + 1), Rules: brokertest.Rules} // of a log with more shards
 		for j := range 3 {
 			b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: "articles", Item: fmt.Sprint(j), Visitor: uint64(i + 1), Time: time.Now().UnixMilli()})
 		}

@@ -172,7 +172,7 @@ func TestFullLogMakesRoomOnlyOfWhatIsCounted(t *testing.T) {
 	shard := 0
 	for refused == nil {
 		for s, seq := range f.edge.Add(hits()...) {
-			data, err := hit.Encode(&hit.Batch{Edge: "filler", Shard: s, Seq: seq, Hits: hits()})
+			data, err := hit.Encode(&hit.Batch{Edge: "filler", Shard: s, Seq: seq, Rules: brokertest.Rules, Hits: hits()})
 			if err != nil {
 				t.Fatal(err)
 			}

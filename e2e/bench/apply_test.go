@@ -88,7 +88,7 @@ func publish(t testing.TB, nc *nats.Conn, hits []hit.Hit, shards int) []uint64 {
 	pending, seqs := make([][]hit.Hit, shards), make([]uint64, shards)
 	flush := func(shard int) {
 		seqs[shard]++
-		data, err := hit.Encode(&hit.Batch{Edge: "bench", Shard: shard, Seq: seqs[shard], Hits: pending[shard]})
+		data, err := hit.Encode(&hit.Batch{Edge: "bench", Shard: shard, Seq: seqs[shard], Rules: hit.RulesIDOf([]byte("{}")), Hits: pending[shard]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,9 +104,9 @@ func (w *world) read(a *aggregator, msgs []fold.Message) []fold.Message {
 		for j, b := range m.Batches {
 			switch {
 			case w.noNumbers:
-				m.Batches[j] = &hit.Batch{Seq: uint64(j + 1), Hits: b.Hits}
+				m.Batches[j] = &hit.Batch{Seq: uint64(j + 1), Rules: b.Rules, Hits: b.Hits}
 			case a.upgraded:
-				m.Batches[j] = &hit.Batch{Version: hit.Version, Edge: b.Edge, Seq: b.Seq, Hits: b.Hits}
+				m.Batches[j] = &hit.Batch{Version: hit.Version, Edge: b.Edge, Seq: b.Seq, Rules: b.Rules, Hits: b.Hits}
 			case w.setAsideNewer && fold.Newer(b) != 0:
 				m.Batches[j] = nil
 			}

@@ -12,6 +12,9 @@ import (
 // newerVersion is the version of an upgraded edge's batches.
 const newerVersion = hit.Version + 1
 
+// someRules names the rules under which the edges accept hits.
+var someRules = hit.RulesIDOf([]byte("{}"))
+
 // edge is one spool directory with its process.
 type edge struct {
 	id        string
@@ -76,7 +79,7 @@ func (w *world) spool(e *edge, hits []hit.Hit) {
 	if !w.ackBeforeDisk {
 		e.onDisk = e.last
 	}
-	b := &hit.Batch{Version: hit.Version, Edge: e.id, Seq: e.last, Hits: hits}
+	b := &hit.Batch{Version: hit.Version, Edge: e.id, Seq: e.last, Rules: someRules, Hits: hits}
 	if e.upgraded {
 		b.Version = newerVersion
 	}
@@ -139,7 +142,7 @@ func (w *world) failed(e *edge, s outbox.Send) {
 	}
 	for seq := s.Seq; seq <= s.Last; seq++ {
 		if hits := e.spool[seq].Hits; len(hits) > 0 {
-			e.spool[seq] = &hit.Batch{Version: hit.Version, Edge: e.id, Seq: seq}
+			e.spool[seq] = &hit.Batch{Version: hit.Version, Edge: e.id, Seq: seq, Rules: someRules}
 			w.spool(e, hits)
 		}
 	}

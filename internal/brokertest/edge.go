@@ -33,6 +33,9 @@ func Eventually(t testing.TB, check func() string) {
 	}
 }
 
+// Rules names the rules of all batches of tests.
+var Rules = hit.RulesIDOf([]byte("{}"))
+
 // Edge publishes batches like an edge, and keeps them all.
 type Edge struct {
 	t      testing.TB
@@ -68,7 +71,7 @@ func (e *Edge) Add(hits ...hit.Hit) map[int]uint64 {
 	seqs := map[int]uint64{}
 	for s, hits := range byShard {
 		seqs[s] = uint64(len(e.batches[s]) + 1)
-		data, err := hit.Encode(&hit.Batch{Edge: e.ID, Shard: s, Seq: seqs[s], Hits: hits})
+		data, err := hit.Encode(&hit.Batch{Edge: e.ID, Shard: s, Seq: seqs[s], Rules: Rules, Hits: hits})
 		if err != nil {
 			e.t.Fatal(err)
 		}
