@@ -118,10 +118,15 @@ func (w *watched) look(t *testing.T) usage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := w.metrics()
-	if err != nil {
-		t.Fatal(err)
-	}
+	// A reload replaces the admin endpoint, and resets connections that the old one
+	// has not accepted yet.
+	var m stack.Metrics
+	eventually(t, func() string {
+		if m, err = w.metrics(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	goroutines, ok := m["go_goroutines"]
 	if !ok {
 		t.Fatalf("the metrics of the %s have no go_goroutines", w.name)

@@ -99,6 +99,7 @@ type Outbox struct {
 	timing Timing
 	log    *zap.Logger
 	queue  *queue
+	began  time.Time
 
 	// The writer is the only goroutine that writes to the spool after the opener
 	// has opened it.
@@ -152,6 +153,7 @@ func Open(opts Options) (*Outbox, error) {
 		opts:       opts,
 		timing:     Timing{Keep: opts.Keep}.withDefaults(),
 		log:        opts.Logger,
+		began:      time.Now(),
 		queue:      newQueue(opts.Queue, opts.Shards),
 		jobs:       make(chan func()),
 		stop:       make(chan struct{}),

@@ -15,15 +15,19 @@ import (
 // backlog describes the batches of one edge id that are not known to be applied.
 type backlog struct {
 	batches, unsent uint64
-	oldest          time.Duration // age in the spool of the oldest
+	// oldest is the age in the spool of the oldest. While no aggregator has
+	// answered this process, it is at most the age of the process: the batches of
+	// processes before it may be applied long ago.
+	oldest time.Duration
 }
 
 // backlogs returns the backlog of every edge id in the spool. It reads the time
 // of one batch for each shard with a backlog.
 func (o *Outbox) backlogs() map[string]backlog {
 	type head struct {
-		lane *lane
-		seq  uint64
+		lane  *lane
+		seq   uint64
+		heard bool
 	}
 	var heads []head
 	all := map[string]backlog{}
@@ -34,14 +38,18 @@ func (o *Outbox) backlogs() map[string]backlog {
 		b.unsent += l.sender.Unsent()
 		all[l.edge] = b
 		if n > 0 {
-			heads = append(heads, head{l, l.sender.last - n + 1})
+			heads = append(heads, head{l, l.sender.last - n + 1, l.sender.heard})
 		}
 	}
 	o.mu.Unlock()
 	for _, h := range heads {
 		if at, ok := o.spool.spooled(h.lane.laneID, h.seq); ok {
+			age := time.Since(at)
+			if !h.heard {
+				age = min(age, time.Since(o.began))
+			}
 			b := all[h.lane.edge]
-			b.oldest = max(b.oldest, time.Since(at))
+			b.oldest = max(b.oldest, age)
 			all[h.lane.edge] = b
 		}
 	}

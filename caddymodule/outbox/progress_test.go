@@ -117,6 +117,56 @@ func TestWhatIsNotAppliedInTimeIsAFault(t *testing.T) {
 	}
 }
 
+// listener is a bus that remembers the oldest backlog that an edge reported.
+type listener struct {
+	*fakeBus
+	oldest int64
+}
+
+func (l *listener) Applied(ctx context.Context, w hit.Waiting) (map[int]uint64, error) {
+	l.set(func() { l.oldest = max(l.oldest, w.OldestMillis) })
+	return l.fakeBus.Applied(ctx, w)
+}
+
+// Batches of an earlier process are no backlog, however old they are, until an
+// aggregator has answered that it lacks them.
+func TestRestartIsNoBacklog(t *testing.T) {
+	t.Parallel()
+	for _, lacks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			bus, dir := newFakeBus(), t.TempDir()
+			o := open(t, Options{Dir: dir})
+			stop := start(t, o, bus)
+			mustAppend(t, o, names("i", 10)...)
+			time.Sleep(10 * time.Second)
+			stop()
+			closeNow(t, o) // within the minute for which applied batches are kept
+			time.Sleep(time.Hour)
+
+			if lacks {
+				bus.set(func() {
+					clear(bus.applied)
+					bus.publish = func(int) (bool, error) { return false, nil }
+				})
+			}
+			again := &listener{fakeBus: bus}
+			o = open(t, Options{Dir: dir})
+			stop = start(t, o, again)
+			time.Sleep(5 * time.Second)
+			var oldest int64
+			bus.set(func() { oldest = again.oldest })
+			if old := oldest >= hit.BehindAfter.Milliseconds(); old != lacks {
+				t.Errorf("the aggregator lacks batches: %v; the edge reported that they wait for %d ms", lacks, oldest)
+			}
+			if behind := o.fault(faults.Behind) != ""; behind != lacks {
+				t.Errorf("the aggregator lacks batches: %v; the faults are %v", lacks, o.kinds())
+			}
+			stop()
+			closeNow(t, o)
+		})
+	}
+}
+
 // No connection is a fault also while there is nothing to send.
 func TestNoConnectionIsAFault(t *testing.T) {
 	t.Parallel()
