@@ -20,6 +20,12 @@ const (
 	Incomplete  Kind = "incomplete"   // the counts lack hits that are gone for good
 )
 
+// Conditions of an aggregator or an edge.
+const (
+	RulesDiffer  Kind = "rules_differ"  // a process has other rules than the current revision
+	RulesUnknown Kind = "rules_unknown" // the current rules cannot be read
+)
+
 // Events of an aggregator.
 const (
 	Poisoned    Kind = "poisoned_message" // a message could not be read and was set aside
@@ -38,11 +44,13 @@ const (
 // Aggregator lists the kinds of an aggregator, the embedded one included.
 var Aggregator = []Kind{
 	StoreAway, StoreEvicts, LogAway, LogShards, LogFull, LogRefuses, Gap, NewerEdge, Behind, Incomplete,
+	RulesDiffer, RulesUnknown,
 	Poisoned, BatchesLost, LogReplaced, StoreBehind,
 	BackendAway, StoreDamaged, LogDamaged,
 }
 
-// Conditions of an edge, beside LogAway, LogShards, LogRefuses and Behind.
+// Conditions of an edge, beside LogAway, LogShards, LogRefuses, Behind, RulesDiffer
+// and RulesUnknown.
 const (
 	SpoolFailing   Kind = "spool_failing"    // the spool cannot be opened or written
 	SpoolDamaged   Kind = "spool_damaged"    // a spool was set aside; its readable hits are sent
@@ -53,7 +61,7 @@ const (
 
 // Edge lists the kinds of an edge.
 var Edge = []Kind{
-	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile,
+	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile, RulesDiffer, RulesUnknown,
 }
 
 // WithoutFollowers leaves out of the faults of a whole process those that follow
