@@ -30,7 +30,7 @@ func check(args []string, t terminal) error {
 	if err := parse(fs, args, false); err != nil {
 		return err
 	}
-	var rules *ruleset.Ruleset
+	var rules *ruleset.Rules
 	var err error
 	checked := *path
 	if *rulesFile != "" {
@@ -67,7 +67,7 @@ func check(args []string, t terminal) error {
 }
 
 // describe summarizes valid rules.
-func describe(w io.Writer, file string, r *ruleset.Ruleset, patterns int) {
+func describe(w io.Writer, file string, r *ruleset.Rules, patterns int) {
 	polls := 0
 	for _, l := range r.Lists {
 		if l.Votes != nil {
@@ -97,7 +97,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func describeList(r *ruleset.Ruleset, l *ruleset.List) string {
+func describeList(r *ruleset.Rules, l *ruleset.List) string {
 	switch {
 	case l.Votes != nil:
 		s := "votes for any option"

@@ -55,7 +55,7 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 		fs.Usage()
 		return errUsage
 	}
-	var rules *ruleset.Ruleset
+	var rules *ruleset.Rules
 	if *rulesFile != "" {
 		var err error
 		if rules, err = config.LoadRules(*rulesFile); err != nil {
@@ -83,7 +83,7 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 
 // loadPatterns reads the patterns of bots from a file, or else from the one that the
 // rules name, if any.
-func loadPatterns(file string, rules *ruleset.Ruleset) (*bots.Patterns, error) {
+func loadPatterns(file string, rules *ruleset.Rules) (*bots.Patterns, error) {
 	named := file == "" && rules.Bots != nil && rules.Bots.File != ""
 	if named {
 		file = rules.Bots.File
@@ -101,17 +101,17 @@ func loadPatterns(file string, rules *ruleset.Ruleset) (*bots.Patterns, error) {
 // importTarget is the installation that receives imported and replayed hits.
 type importTarget struct {
 	conn  *nats.Conn
-	rules *ruleset.Ruleset
+	rules *ruleset.Rules
 	close func() error
 }
 
 // targetFlags adds the flags that name a target, and returns a function that opens
 // it. name is the name of the connection. Without rules the target uses the rules in
 // force there.
-func targetFlags(fs *flag.FlagSet, name string, t terminal) (open func(context.Context, *ruleset.Ruleset) (*importTarget, error)) {
+func targetFlags(fs *flag.FlagSet, name string, t terminal) (open func(context.Context, *ruleset.Rules) (*importTarget, error)) {
 	path := fs.String("config", defaultConfig, "the aggregator's configuration `file`")
 	data := fs.String("data", "", "the data `directory` of the embedded default")
-	return func(ctx context.Context, rules *ruleset.Ruleset) (*importTarget, error) {
+	return func(ctx context.Context, rules *ruleset.Rules) (*importTarget, error) {
 		// The progress line reports the state of the broker.
 		log := slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError}))
 		if *data != "" {
@@ -141,7 +141,7 @@ func errNoList(name string) error {
 }
 
 // daemonTarget is the running aggregator of a configuration.
-func daemonTarget(path, name string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
+func daemonTarget(path, name string, rules *ruleset.Rules, log *slog.Logger) (*importTarget, error) {
 	c, err := config.Load(path)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func daemonTarget(path, name string, rules *ruleset.Ruleset, log *slog.Logger) (
 
 // embeddedTarget is the embedded backend that runs in a directory, or else one that
 // it starts for the command.
-func embeddedTarget(ctx context.Context, dir, name string, rules *ruleset.Ruleset, log *slog.Logger) (*importTarget, error) {
+func embeddedTarget(ctx context.Context, dir, name string, rules *ruleset.Rules, log *slog.Logger) (*importTarget, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("no directory %s: name the dir of the site's configuration, or create it for a new site", dir)
 	}
@@ -186,7 +186,7 @@ func embeddedTarget(ctx context.Context, dir, name string, rules *ruleset.Rulese
 	return &importTarget{e.Conn(), e.Rules(), e.Close}, nil
 }
 
-func rulesInForce(ctx context.Context, nc *nats.Conn) (*ruleset.Ruleset, error) {
+func rulesInForce(ctx context.Context, nc *nats.Conn) (*ruleset.Rules, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	msg, err := nc.RequestWithContext(ctx, hit.SubjectRules, nil)

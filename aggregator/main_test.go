@@ -199,7 +199,7 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	rules := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles", Pages: []string{"/articles/{id}"}}}}
+	rules := ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}})
 	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Rules: rules, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func TestImportOfAListThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	site, err := embedded.Open(t.Context(), embedded.Options{
-		Dir: data, Rules: &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "other"}}}, Logger: slog.New(slog.DiscardHandler),
+		Dir: data, Rules: ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "other"}}}), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -389,9 +389,7 @@ func TestImportOfAListThatIsNotThere(t *testing.T) {
 	if status == 0 || !strings.Contains(errs, "has no list articles") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}
-	if err := site.Reload(&ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles", Pages: []string{"/articles/{id}"}}}}); err != nil {
-		t.Fatal(err)
-	}
+	site.Reload(ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}}))
 	if status, out, errs := command(t, "", "import", "-data", data, log); status != 0 || strings.Contains(out, "imported before") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}

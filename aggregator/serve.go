@@ -86,14 +86,16 @@ func serve(ctx context.Context, args []string, t terminal) error {
 
 // reloader returns a function that reads the rules again. If anything else in the
 // file has changed, it only logs that this needs a restart.
-func reloader(path string, running *config.Config, log *slog.Logger) func() (*ruleset.Ruleset, error) {
-	return func() (*ruleset.Ruleset, error) {
+func reloader(path string, running *config.Config, log *slog.Logger) func() (*ruleset.Rules, error) {
+	return func() (*ruleset.Rules, error) {
 		c, err := config.Load(path)
 		if err != nil {
 			return nil, err
 		}
 		was, is := *running, *c
-		was.Rules, is.Rules, was.RulesFile, is.RulesFile = nil, nil, "", ""
+		for _, c := range []*config.Config{&was, &is} {
+			c.Rules, c.RulesConfig, c.RulesFile = nil, nil, ""
+		}
 		if !reflect.DeepEqual(was, is) {
 			log.Warn("settings other than rules have changed; they take effect at the next start")
 		}

@@ -148,7 +148,7 @@ func adminSamples(r adminRequest) (any, error) {
 			return nil, adminError(http.StatusBadRequest, "limit: %q is not a number from 1 to %d", s, most)
 		}
 	}
-	if list := q.Get("list"); list != "" && r.app.List(list) == nil {
+	if list := q.Get("list"); list != "" && r.app.rules.List(list) == nil {
 		return nil, adminError(http.StatusNotFound, "unknown list %q", list)
 	}
 	return struct {
@@ -172,9 +172,9 @@ func adminLimits(r adminRequest) (any, error) {
 		Estimated uint64       `json:"estimated"`
 		Limits    []limitState `json:"limits"`
 	}{stats.Keys, stats.MaxKeys, stats.Reclaimed, stats.Estimated, []limitState{}}
-	for _, l := range r.app.Limits {
+	for _, l := range r.app.rules.Limits {
 		s := limitState{l, make(map[string]uint64)}
-		for _, list := range r.app.Lists {
+		for _, list := range r.app.rules.Lists {
 			switch {
 			case !l.AppliesToList(list.Name):
 			case l.Shadow:
@@ -222,7 +222,7 @@ type windowState struct {
 // adminLimit answers POST and DELETE /hotboard/limits/<name>: it returns or
 // resets the counts of the key in the body.
 func adminLimit(r adminRequest, name string) (any, error) {
-	l := r.app.Limit(name)
+	l := r.app.rules.Limit(name)
 	if l == nil {
 		return nil, adminError(http.StatusNotFound, "unknown limit %q", name)
 	}
@@ -307,7 +307,7 @@ func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.L
 // list returns the list of a key. The default is the limit's only list.
 func (k *limitKey) list(app *App, l *ruleset.Limit) *ruleset.List {
 	var found []*ruleset.List
-	for _, list := range app.Lists {
+	for _, list := range app.rules.Lists {
 		if l.AppliesToList(list.Name) && (k.List == "" || k.List == list.Name) {
 			found = append(found, list)
 		}
@@ -346,7 +346,7 @@ func adminBots(r adminRequest) (any, error) {
 		CountedOn string `json:"counted_on,omitempty"` // the list that counts such bots
 	}{Bot: v.Bot, Class: v.Class, Reason: v.Reason, Device: v.Device}
 	if v.Bot {
-		answer.CountedOn = nameOf(r.app.CountBot(v.Class))
+		answer.CountedOn = nameOf(r.app.rules.CountBot(v.Class))
 	}
 	return answer, nil
 }

@@ -44,7 +44,7 @@ func init() {
 // counting.
 type App struct {
 	// The rules.
-	ruleset.Ruleset
+	ruleset.Config
 
 	// The directory for data that must survive a crash: spooled hits, the edge's
 	// identity, and the data of the embedded broker. Caddy processes cannot share
@@ -61,6 +61,7 @@ type App struct {
 	LimitKeys int `json:"limit_keys,omitempty"`
 
 	broker   Broker
+	rules    *ruleset.Rules
 	bots     *bots.Classifier
 	botsFile *botsfile.File // nil if there is none
 	limits   *limit.Rules   // set once rt is
@@ -93,12 +94,14 @@ const (
 // Provision prepares the app. It writes no file and connects to nothing, so that
 // a configuration can be validated while another runs.
 func (a *App) Provision(ctx caddy.Context) error {
-	if err := errors.Join(a.Ruleset.Provision(), caddyrules.ValidateIDs(&a.Ruleset)); err != nil {
+	rules, err := ruleset.Compile(a.Config)
+	if err := errors.Join(err, caddyrules.ValidateIDs(&a.Config)); err != nil {
 		return fmt.Errorf("the rules have mistakes:\n%w", err)
 	}
-	a.bots = bots.New(a.Bots, botCache)
-	if a.Bots != nil && a.Bots.File != "" {
-		file, err := botsfile.Open(a.Bots.File, a.bots, ctx.Logger().Named("bots"))
+	a.rules = rules
+	a.bots = bots.New(a.rules.Bots, botCache)
+	if a.rules.Bots != nil && a.rules.Bots.File != "" {
+		file, err := botsfile.Open(a.rules.Bots.File, a.bots, ctx.Logger().Named("bots"))
 		if err != nil {
 			return fmt.Errorf("bots.file: %w", err)
 		}
@@ -144,7 +147,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: &a.Ruleset})
+	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: a.rules})
 	if err != nil {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
@@ -178,7 +181,7 @@ func (a *App) acquire() (*runtime, error) {
 		a.tried = err
 		return nil, err
 	}
-	a.limits = rt.limits.Bind(a.Limits, a.Lists)
+	a.limits = rt.limits.Bind(a.rules.Limits, a.rules.Lists)
 	a.rt.Store(rt)
 	return rt, nil
 }

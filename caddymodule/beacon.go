@@ -131,7 +131,7 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 
 // judgeBeacon returns why a beacon's views do not count, or nothing.
 func (h *Handler) judgeBeacon(r *http.Request, c *client) ruleset.Reason {
-	return h.app.Judge(ruleset.Request{
+	return h.app.rules.Judge(ruleset.Request{
 		Kind: ruleset.BeaconRequest, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut,
 	}).Against
 }

@@ -38,7 +38,7 @@ type BrokerOptions struct {
 	// Dir is the app's data directory.
 	Dir string
 	// Rules are the rules of an aggregator inside this process.
-	Rules *ruleset.Ruleset
+	Rules *ruleset.Rules
 }
 
 const (

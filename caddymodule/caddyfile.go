@@ -50,11 +50,10 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 			return nil, err
 		}
 	}
-	rules, err := p.Rules()
-	if err != nil {
+	var err error
+	if app.Config, err = p.Config(); err != nil {
 		return nil, err
 	}
-	app.Ruleset = *rules
 	return httpcaddyfile.App{Name: "hotboard", Value: caddyconfig.JSON(app, nil)}, nil
 }
 

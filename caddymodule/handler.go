@@ -104,14 +104,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.app = app.(*App)
-	if len(h.app.Ruleset.Lists) == 0 {
+	if len(h.app.rules.Lists) == 0 {
 		return errors.New("no lists: add one to the app hotboard (in a Caddyfile: the global option hotboard)")
 	}
-	h.lists, h.every = h.app.Ruleset.Lists, true
+	h.lists, h.every = h.app.rules.Lists, true
 	if len(h.Lists) > 0 {
 		h.lists, h.every = nil, false
 		for _, name := range h.Lists {
-			l := h.app.Ruleset.List(name)
+			l := h.app.rules.List(name)
 			if l == nil {
 				return fmt.Errorf("lists: unknown list %q", name)
 			}
@@ -121,8 +121,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.verdicts = map[string]verdicts{"": {
 		ruleset.NoItem: newVerdict("", ruleset.NoItem), ruleset.UnknownList: newVerdict("", ruleset.UnknownList),
 	}}
-	for _, l := range h.app.Ruleset.Lists { // any list may count bots
-		h.verdicts[l.Name] = verdictsOf(l, h.app.Limits)
+	for _, l := range h.app.rules.Lists { // any list may count bots
+		h.verdicts[l.Name] = verdictsOf(l, h.app.rules.Limits)
 	}
 	h.script = script.New(h.HonorOptOut)
 	return h.validate()
@@ -210,7 +210,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, methods string, 
 
 // match appends to dst the items of this site's lists that have the page path.
 func (h *Handler) match(dst []ruleset.Target, path string) []ruleset.Target {
-	dst = h.app.Match(dst, path)
+	dst = h.app.rules.Match(dst, path)
 	if h.every {
 		return dst
 	}

@@ -12,7 +12,7 @@ type uncharged []*ruleset.Limit
 // charge charges a view of an item to the limits. It returns nothing, or the
 // reason of the limit that refuses it. takeBack needs the other result.
 func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reason, uncharged) {
-	if len(h.app.Limits) == 0 {
+	if len(h.app.rules.Limits) == 0 {
 		return "", nil
 	}
 	if _, err := h.app.acquire(); err != nil {
@@ -29,7 +29,7 @@ func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reaso
 
 // takeBack undoes charge for a view that was not stored.
 func (h *Handler) takeBack(c *client, l *ruleset.List, item string, not uncharged) {
-	if len(h.app.Limits) == 0 || h.app.rt.Load() == nil {
+	if len(h.app.rules.Limits) == 0 || h.app.rt.Load() == nil {
 		return
 	}
 	x := c.limited(l, item)

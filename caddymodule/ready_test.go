@@ -66,7 +66,7 @@ func TestReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := e.app.rt.Load().secrets
-	kept.Enter(t, new(ruleset.Ruleset)) // has them checked at once
+	kept.Enter(t, new(ruleset.Rules)) // has them checked at once
 	kept.Leave(t)
 	settle(t, "the secrets to be written down again", func() bool {
 		status, _ := readiness(t)

@@ -131,7 +131,7 @@ func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
 
 // takesBeacons reports whether a page's script can report views of a list.
 func (h *Handler) takesBeacons(l *ruleset.List) bool {
-	return l.Votes == nil && !h.app.CountsBots(l.Name)
+	return l.Votes == nil && !h.app.rules.CountsBots(l.Name)
 }
 
 // reported is a view from a report, or the reason why the report has none.

@@ -84,7 +84,7 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.outcomes.Follow(conn)
 	rt.apps.Enter(a, a)
 	rt.limits.SetMaxKeys(a.LimitKeys)
-	rt.secrets.Enter(a, &a.Ruleset)
+	rt.secrets.Enter(a, a.rules)
 }
 
 // leave removes them, so that those of the previous configuration, if it still

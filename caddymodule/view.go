@@ -20,7 +20,7 @@ const longURL = 1024
 // never changes the page.
 func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, asked *url.URL, targets []ruleset.Target) error {
 	c := h.clientOf(r)
-	j := h.app.Judge(ruleset.Request{Method: r.Method, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut})
+	j := h.app.rules.Judge(ruleset.Request{Method: r.Method, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut})
 	if j.Final() {
 		for _, t := range targets {
 			h.conclude(r, &c, t.List, t.Item, j.Against)

@@ -99,7 +99,7 @@ func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
 			q.BotClass = cmp.Or(q.BotClass, ballots[i].client.bot.Class)
 		}
 	}
-	return h.app.Judge(q).Against
+	return h.app.rules.Judge(q).Against
 }
 
 // prepareHits makes the hits of ballots. It returns false if it needs a secret
@@ -194,7 +194,7 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 // retryAfter returns the earliest time in seconds at which a limit can count a
 // vote again; 0 if never.
 func (h *Handler) retryAfter(list *ruleset.List, name string, now time.Time) int {
-	l := h.app.Limit(name)
+	l := h.app.rules.Limit(name)
 	if l == nil {
 		return 0
 	}

@@ -16,7 +16,7 @@ import (
 type voteCounter struct {
 	t     testing.TB
 	log   *natsLog
-	rules *ruleset.Ruleset
+	rules *ruleset.Rules
 
 	mu      sync.Mutex
 	used    map[string]int64 // by list, rule, window, its start and key
@@ -28,7 +28,7 @@ type voteCounter struct {
 
 // countVotes counts what arrives in the log until the test ends, and tells the
 // edges.
-func (l *natsLog) countVotes(t testing.TB, rules *ruleset.Ruleset) *voteCounter {
+func (l *natsLog) countVotes(t testing.TB, rules *ruleset.Rules) *voteCounter {
 	t.Helper()
 	c := &voteCounter{t: t, log: l, rules: rules, used: make(map[string]int64), votes: make(map[string]int64)}
 	done := make(chan struct{})

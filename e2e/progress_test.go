@@ -62,7 +62,7 @@ func TestProgressIsWatchedOnBothSides(t *testing.T) {
 	}
 	counts := jammed{memstore.New(shards), make(chan struct{})}
 	a, err := app.New(app.Options{
-		Store: counts, Conn: connect(), Rules: &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}}},
+		Store: counts, Conn: connect(), Rules: ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}}}),
 		BehindAfter: late, Log: ingest.LogOptions{MaxBytes: 6 << 20}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -31,12 +31,16 @@ type Clients struct {
 	UserAgents []string `json:"user_agents,omitempty"`
 	// CIDRs are ranges of addresses, such as 192.0.2.0/24, or single addresses.
 	CIDRs []string `json:"cidrs,omitempty"`
-
-	prefixes []netip.Prefix
 }
 
-// Prefixes returns the CIDRs.
-func (c *Clients) Prefixes() []netip.Prefix { return c.prefixes }
+// Prefixes returns the CIDRs of compiled rules.
+func (c *Clients) Prefixes() []netip.Prefix {
+	prefixes := make([]netip.Prefix, len(c.CIDRs))
+	for i, s := range c.CIDRs {
+		prefixes[i] = netip.MustParsePrefix(s)
+	}
+	return prefixes
+}
 
 // BotCount counts the views of bots of some classes on a list.
 type BotCount struct {
@@ -54,7 +58,7 @@ var BotClasses = []string{
 }
 
 // CountBot returns the list that counts bots of a class, or nil.
-func (r *Ruleset) CountBot(class string) *List {
+func (r *Rules) CountBot(class string) *List {
 	if r.Bots == nil {
 		return nil
 	}
@@ -69,19 +73,23 @@ func (r *Ruleset) CountBot(class string) *List {
 
 // CountsBots reports whether a list counts bots. Beacons never count on such a
 // list.
-func (r *Ruleset) CountsBots(list string) bool {
+func (r *Rules) CountsBots(list string) bool {
 	return r.Bots != nil && slices.ContainsFunc(r.Bots.Count, func(c BotCount) bool { return c.List == list })
 }
 
-func (b *Bots) provision(at *problemList, r *Ruleset) {
-	b.Allow.provision(at, "allow")
-	b.Deny.provision(at, "deny")
+// compileBots returns rules for bots in which each CIDR is the range of a prefix.
+func compileBots(c *Bots, at *problemList, lists []*ListConfig) *Bots {
+	b := new(Bots)
+	*b = *c
+	b.Allow = compileClients(c.Allow, at, "allow")
+	b.Deny = compileClients(c.Deny, at, "deny")
 	for i, c := range b.Count {
 		path := fmt.Sprintf("count[%d].", i)
-		switch l := r.List(c.List); {
-		case l == nil:
+		n := slices.IndexFunc(lists, func(l *ListConfig) bool { return l != nil && l.Name == c.List })
+		switch {
+		case n < 0:
 			at.addf(path+"list", "unknown list %q", c.List)
-		case len(l.Pages) > 0 || l.ID != "" || l.Votes != nil:
+		case len(lists[n].Pages) > 0 || lists[n].ID != "" || lists[n].Votes != nil:
 			at.addf(path+"list", "list %q counts people: count bots on a list without pages, id and votes", c.List)
 		}
 		for j, class := range c.Classes {
@@ -90,18 +98,19 @@ func (b *Bots) provision(at *problemList, r *Ruleset) {
 			}
 		}
 	}
+	return b
 }
 
-func (c *Clients) provision(at *problemList, path string) {
+func compileClients(c *Clients, at *problemList, path string) *Clients {
 	if c == nil {
-		return
+		return nil
 	}
 	for i, ua := range c.UserAgents {
 		if len(ua) < 2 {
 			at.addf(fmt.Sprintf("%s.user_agents[%d]", path, i), "%q matches nearly every User-Agent: use a longer text", ua)
 		}
 	}
-	c.prefixes = c.prefixes[:0]
+	cidrs := make([]string, len(c.CIDRs))
 	for i, s := range c.CIDRs {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
@@ -112,6 +121,7 @@ func (c *Clients) provision(at *problemList, path string) {
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
-		c.prefixes = append(c.prefixes, p.Masked())
+		cidrs[i] = p.Masked().String()
 	}
+	return &Clients{UserAgents: c.UserAgents, CIDRs: cidrs}
 }

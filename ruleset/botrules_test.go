@@ -7,32 +7,24 @@ import (
 
 func TestClientsPrefixes(t *testing.T) {
 	t.Parallel()
-	r := &Ruleset{Bots: &Bots{
+	r := MustCompile(Config{Bots: &Bots{
 		Allow: &Clients{CIDRs: []string{"192.0.2.77/24", "198.51.100.7", "2001:db8::1/32", "::1"}},
 		Deny:  &Clients{UserAgents: []string{"Spam"}},
-	}}
-	for range 2 { // provisioning again changes nothing
-		if err := r.Provision(); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := fmt.Sprint(r.Bots.Allow.Prefixes()), "[192.0.2.0/24 198.51.100.7/32 2001:db8::/32 ::1/128]"; got != want {
-			t.Errorf("prefixes %s, want %s", got, want)
-		}
-		if got := r.Bots.Deny.Prefixes(); len(got) != 0 {
-			t.Errorf("prefixes %v of none", got)
-		}
+	}})
+	if got, want := fmt.Sprint(r.Bots.Allow.Prefixes()), "[192.0.2.0/24 198.51.100.7/32 2001:db8::/32 ::1/128]"; got != want {
+		t.Errorf("prefixes %s, want %s", got, want)
+	}
+	if got := r.Bots.Deny.Prefixes(); len(got) != 0 {
+		t.Errorf("prefixes %v of none", got)
 	}
 }
 
 func TestCountBot(t *testing.T) {
 	t.Parallel()
-	r := &Ruleset{
-		Lists: []*List{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "ai"}, {Name: "rest"}},
+	r := MustCompile(Config{
+		Lists: []*ListConfig{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "ai"}, {Name: "rest"}},
 		Bots:  &Bots{Count: []BotCount{{List: "ai", Classes: []string{"ai_crawler", "search_engine"}}, {List: "rest"}}},
-	}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	for class, want := range map[string]string{"ai_crawler": "ai", "search_engine": "ai", "monitor": "rest", "other": "rest"} {
 		if l := r.CountBot(class); l == nil || l.Name != want {
 			t.Errorf("%s is counted on %v, want %s", class, l, want)
@@ -55,8 +47,8 @@ func TestCountBot(t *testing.T) {
 
 func TestBotsProblems(t *testing.T) {
 	t.Parallel()
-	r := &Ruleset{
-		Lists: []*List{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "products", ID: "{http.request.uri.query.id}"},
+	c := Config{
+		Lists: []*ListConfig{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "products", ID: "{http.request.uri.query.id}"},
 			{Name: "poll", Votes: &Votes{Options: []string{"*"}}}, {Name: "robots"}},
 		Bots: &Bots{
 			Allow: &Clients{UserAgents: []string{"Friend", "x"}, CIDRs: []string{"192.0.2.0/24", "192.0.2.0/33"}},
@@ -78,7 +70,7 @@ bots.count[1].list: list "articles" ` + people + `
 bots.count[2].list: list "products" ` + people + `
 bots.count[3].list: list "poll" ` + people + `
 bots.count[4].classes[1]: "robot" is not one of ai_crawler, search_engine, seo_tool, feed_reader, http_library, monitor, headless_browser, link_preview, crawler, scanner, archiver, empty, denied and other`
-	if err := r.Provision(); err == nil || err.Error() != want {
+	if _, err := Compile(c); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

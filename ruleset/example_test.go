@@ -44,7 +44,7 @@ func ExampleParseYAML_problems() {
 
 // A request can be a view in several lists. A part of a segment and the rest of
 // a path can name the item, too.
-func ExampleRuleset_Match() {
+func ExampleRules_Match() {
 	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
 lists:
   - name: news
@@ -73,7 +73,7 @@ lists:
 
 // Judge names the reason why a request cannot be a view by a person. Bots can count
 // on a list of their own.
-func ExampleRuleset_Judge() {
+func ExampleRules_Judge() {
 	rules, err := ruleset.ParseYAML("rules.yaml", []byte(`
 lists:
   - name: articles

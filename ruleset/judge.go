@@ -16,7 +16,7 @@ const (
 	BeaconRequest
 )
 
-// Request holds what [Ruleset.Judge] needs to know about a request.
+// Request holds what [Rules.Judge] needs to know about a request.
 type Request struct {
 	Kind   RequestKind
 	Method string // unused for beacons
@@ -44,7 +44,7 @@ type Judgment struct {
 //
 // Bot takes precedence over other reasons, except that other methods, pushes and
 // parts of a page are never views. Beacons of bots count on no list.
-func (r *Ruleset) Judge(q Request) Judgment {
+func (r *Rules) Judge(q Request) Judgment {
 	against := q.check()
 	switch {
 	case against == Method || against == Push || against == Range:

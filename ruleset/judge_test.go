@@ -7,13 +7,10 @@ import (
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	r := &Ruleset{
-		Lists: []*List{{Name: "articles", Pages: []string{"/articles/{id}"}}, {Name: "ai"}},
+	r := MustCompile(Config{
+		Lists: []*ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}, {Name: "ai"}},
 		Bots:  &Bots{Count: []BotCount{{List: "ai", Classes: []string{"ai_crawler"}}}},
-	}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	document, image := header("Sec-Fetch-Dest", "document"), header("Sec-Fetch-Dest", "image")
 	prerender := header("Sec-Fetch-Dest", "document", "Sec-Purpose", "prefetch;prerender")
 	html, png := header("Content-Type", "text/html"), header("Content-Type", "image/png")
@@ -78,7 +75,7 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeBeacon(t *testing.T) {
 	t.Parallel()
-	r := provisioned(t, &List{Name: "articles", Pages: []string{"/articles/{id}"}}, &List{Name: "robots"})
+	r := compiled(t, &ListConfig{Name: "articles", Pages: []string{"/articles/{id}"}}, &ListConfig{Name: "robots"})
 	r.Bots = &Bots{Count: []BotCount{{List: "robots"}}}
 	for _, tt := range []struct {
 		name    string

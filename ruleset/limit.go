@@ -170,16 +170,6 @@ func (l *Limit) Window(id string) *Window {
 // Reason is the reason of the hits that the limit refuses.
 func (l *Limit) Reason() Reason { return Limited + Reason(":"+l.Name) }
 
-// Limit returns the limit with a name, or nil.
-func (r *Ruleset) Limit(name string) *Limit {
-	for _, l := range r.Limits {
-		if l.Name == name {
-			return l
-		}
-	}
-	return nil
-}
-
 const (
 	maxMax     = 1_000_000_000
 	maxChannel = 64 // same as hit.MaxChannelBytes
@@ -187,7 +177,10 @@ const (
 
 var limitName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-func (l *Limit) provision(at *problemList, lists []*List) {
+// compileLimit returns a limit with all defaults filled in.
+func compileLimit(c *Limit, at *problemList, lists []*ListConfig) *Limit {
+	l := new(Limit)
+	*l = *c
 	if !limitName.MatchString(l.Name) {
 		at.addf("name", "invalid name %q: use 1 to 32 of a-z, 0-9, - and _", l.Name)
 	}
@@ -202,24 +195,26 @@ func (l *Limit) provision(at *problemList, lists []*List) {
 			at.addf(path, "duplicate %s", d)
 		}
 	}
-	l.provisionPrefixes(at)
+	l.compilePrefixes(at)
 	if len(l.Windows) == 0 {
 		at.addf("windows", "missing: a limit needs at least one window, such as max 10 per minute")
 	}
+	l.Windows = slices.Clone(l.Windows)
 	for i := range l.Windows {
-		l.provisionWindow(at, i)
+		l.compileWindow(at, i)
 	}
 	if l.When != nil {
-		l.When.provision(at, lists)
+		l.When.check(at, lists)
 	}
 	for _, channel := range slices.Sorted(maps.Keys(l.Bonus)) {
 		if extra := l.Bonus[channel]; extra < 1 || extra > maxMax || channel == "" || len(channel) > maxChannel {
 			at.addf("bonus", "%q: %d: a bonus must be 1 to %d, for a channel of 1 to %d bytes", channel, extra, maxMax, maxChannel)
 		}
 	}
+	return l
 }
 
-func (l *Limit) provisionPrefixes(at *problemList) {
+func (l *Limit) compilePrefixes(at *problemList) {
 	for _, p := range []struct {
 		path       string
 		bits       *int
@@ -237,7 +232,7 @@ func (l *Limit) provisionPrefixes(at *problemList) {
 	}
 }
 
-func (l *Limit) provisionWindow(at *problemList, i int) {
+func (l *Limit) compileWindow(at *problemList, i int) {
 	w := &l.Windows[i]
 	path := fmt.Sprintf("windows[%d].", i)
 	if w.Max < 1 || w.Max > maxMax {
@@ -268,9 +263,9 @@ func (l *Limit) provisionWindow(at *problemList, i int) {
 	}
 }
 
-func (w *When) provision(at *problemList, lists []*List) {
+func (w *When) check(at *problemList, lists []*ListConfig) {
 	for i, name := range w.Lists {
-		if !slices.ContainsFunc(lists, func(l *List) bool { return l != nil && l.Name == name }) {
+		if !slices.ContainsFunc(lists, func(l *ListConfig) bool { return l != nil && l.Name == name }) {
 			at.addf(fmt.Sprintf("when.lists[%d]", i), "unknown list %q", name)
 		}
 	}

@@ -11,15 +11,10 @@ import (
 	"github.com/hotboard/hotboard/hit"
 )
 
-// limited returns a provisioned ruleset of a list of pages, one of votes, and
-// limits.
-func limited(t testing.TB, limits ...*Limit) *Ruleset {
+// limited returns rules of a list of pages, one of votes, and limits.
+func limited(t testing.TB, limits ...*Limit) *Rules {
 	t.Helper()
-	r := &Ruleset{Lists: []*List{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "poll", Votes: &Votes{Options: []string{"*"}}}}, Limits: limits}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return MustCompile(Config{Lists: []*ListConfig{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "poll", Votes: &Votes{Options: []string{"*"}}}}, Limits: limits})
 }
 
 func TestLimitDefaults(t *testing.T) {
@@ -31,14 +26,8 @@ func TestLimitDefaults(t *testing.T) {
 	const want = `[{"name":"address","by":["ip"],"ipv4_prefix":32,"ipv6_prefix":64,"windows":[{"max":10,"per":"10s","burst":10},{"max":5,"per":"minute","burst":2},{"max":7,"per":"minute","calendar":true},{"max":9,"per":"day"}]},` +
 		`{"name":"narrow","by":["item","ip"],"ipv4_prefix":24,"ipv6_prefix":48,"windows":[{"max":1,"per":"campaign"}]},` +
 		`{"name":"person","by":["user"],"windows":[{"max":1,"per":"week"}]}]`
-	compact := func() string {
-		return strings.NewReplacer("\n", "", " ", "").Replace(toJSON(t, r.Limits))
-	}
-	if got := compact(); got != want {
+	if got := strings.NewReplacer("\n", "", " ", "").Replace(toJSON(t, r.Limits)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if err := r.Provision(); err != nil || compact() != want {
-		t.Errorf("after the second time: %v\n%s", err, compact())
 	}
 	if r.Limit("person") != r.Limits[2] || r.Limit("nobody") != nil {
 		t.Error("Limit does not find what has the name")
@@ -173,28 +162,29 @@ func TestLimitApplies(t *testing.T) {
 	}
 }
 
-// A vote has room for hit.MaxQuotas counts. Provision refuses rules that need
+// A vote has room for hit.MaxQuotas counts. Compile refuses rules that need
 // more.
 func TestQuotasOfAVoteAreBounded(t *testing.T) {
 	t.Parallel()
-	build := func(limits int, when *When) *Ruleset {
-		r := &Ruleset{Lists: []*List{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "poll", Votes: &Votes{Options: []string{"*"}}}}}
+	build := func(limits int, when *When) error {
+		r := Config{Lists: []*ListConfig{{Name: "articles", Pages: []string{"/a/{id}"}}, {Name: "poll", Votes: &Votes{Options: []string{"*"}}}}}
 		for i := range limits {
 			r.Limits = append(r.Limits, &Limit{Name: fmt.Sprint("l", i), By: []Dimension{ByUser}, When: when, Windows: []Window{
 				{Max: 1, Per: PerSecond}, {Max: 2, Per: PerMinute}, {Max: 3, Per: PerDay}, {Max: 4, Per: PerWeek},
 			}})
 		}
-		return r
+		_, err := Compile(r)
+		return err
 	}
 	fit := hit.MaxQuotas / 2 // two calendar windows each
-	if err := build(fit, nil).Provision(); err != nil {
+	if err := build(fit, nil); err != nil {
 		t.Errorf("%d limits: %v", fit, err)
 	}
-	err := build(fit+1, nil).Provision()
+	err := build(fit+1, nil)
 	if want := fmt.Sprintf("lists[1]: %d calendar windows of limits apply to its votes, more than %d", 2*fit+2, hit.MaxQuotas); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%d limits: %v, want %q", fit+1, err, want)
 	}
-	if err := build(fit+1, &When{Lists: []string{"articles"}}).Provision(); err != nil {
+	if err := build(fit+1, &When{Lists: []string{"articles"}}); err != nil {
 		t.Errorf("limits of views alone: %v", err)
 	}
 }

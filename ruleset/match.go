@@ -17,7 +17,7 @@ type Target struct {
 // Match appends to dst the items that a request for path may be a view of, at
 // most one per list, and returns it. The path is the decoded path of the URL, as
 // in [net/url.URL.Path]. Match allocates nothing if nothing matches.
-func (r *Ruleset) Match(dst []Target, path string) []Target {
+func (r *Rules) Match(dst []Target, path string) []Target {
 	for _, l := range r.Lists {
 		if len(l.patterns) == 0 {
 			if l.ID != "" {
@@ -43,14 +43,4 @@ func (r *Ruleset) Match(dst []Target, path string) []Target {
 		}
 	}
 	return dst
-}
-
-// List returns the list with a name, or nil.
-func (r *Ruleset) List(name string) *List {
-	for _, l := range r.Lists {
-		if l.Name == name {
-			return l
-		}
-	}
-	return nil
 }

@@ -6,23 +6,19 @@ import (
 	"testing"
 )
 
-func provisioned(t testing.TB, lists ...*List) *Ruleset {
+func compiled(t testing.TB, lists ...*ListConfig) *Rules {
 	t.Helper()
-	r := &Ruleset{Lists: lists}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return MustCompile(Config{Lists: lists})
 }
 
 func TestMatch(t *testing.T) {
 	t.Parallel()
-	r := provisioned(t,
-		&List{Name: "articles", Pages: []string{"/blog/archive/{id}", "/blog/{id}", "/blog/{year}/{slug}"}},
-		&List{Name: "everything", Pages: []string{"/{path...}"}},
-		&List{Name: "products", Pages: []string{"/shop/item"}, ID: "{http.request.uri.query.id}"},
-		&List{Name: "anywhere", ID: "{http.request.header.x-item}"},
-		&List{Name: "beacons"},
+	r := compiled(t,
+		&ListConfig{Name: "articles", Pages: []string{"/blog/archive/{id}", "/blog/{id}", "/blog/{year}/{slug}"}},
+		&ListConfig{Name: "everything", Pages: []string{"/{path...}"}},
+		&ListConfig{Name: "products", Pages: []string{"/shop/item"}, ID: "{http.request.uri.query.id}"},
+		&ListConfig{Name: "anywhere", ID: "{http.request.header.x-item}"},
+		&ListConfig{Name: "beacons"},
 	)
 	long := strings.Repeat("x", 257)
 	tests := []struct{ path, want string }{
@@ -61,13 +57,13 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// realistic is the ruleset of a larger site, for what a request costs.
-func realistic(t testing.TB) *Ruleset {
-	return provisioned(t,
-		&List{Name: "articles", Pages: []string{"/articles/{id}", "/blog/{year}/{slug}", "/blog/{slug}.html", "/news/{section}/{id}"}},
-		&List{Name: "projects", Pages: []string{"/projects/{path...}", "/presentations/{id}"}},
-		&List{Name: "products", Pages: []string{"/shop/{category}/{id}"}},
-		&List{Name: "authors", Pages: []string{"/{lang}/authors/{id}"}},
+// realistic is the rules of a larger site, for what a request costs.
+func realistic(t testing.TB) *Rules {
+	return compiled(t,
+		&ListConfig{Name: "articles", Pages: []string{"/articles/{id}", "/blog/{year}/{slug}", "/blog/{slug}.html", "/news/{section}/{id}"}},
+		&ListConfig{Name: "projects", Pages: []string{"/projects/{path...}", "/presentations/{id}"}},
+		&ListConfig{Name: "products", Pages: []string{"/shop/{category}/{id}"}},
+		&ListConfig{Name: "authors", Pages: []string{"/{lang}/authors/{id}"}},
 	)
 }
 

@@ -14,16 +14,16 @@ import (
 //	    pages: ["/articles/{id}"]
 //	    dedup: 1h
 //
-// The returned ruleset is provisioned. The error joins a [*Problem] for every
+// The error joins a [*Problem] for every
 // mistake, each with its place in the file.
-func ParseYAML(file string, data []byte) (*Ruleset, error) {
+func ParseYAML(file string, data []byte) (*Rules, error) {
 	return ParseYAMLAt(file, data, "")
 }
 
-// ParseYAMLAt is [ParseYAML] for a ruleset inside a larger file: the path "rules"
+// ParseYAMLAt is [ParseYAML] for rules inside a larger file: the path "rules"
 // or "$.rules" selects the value of the key rules. ParseYAMLAt ignores the rest
 // of the file.
-func ParseYAMLAt(file string, data []byte, path string) (*Ruleset, error) {
+func ParseYAMLAt(file string, data []byte, path string) (*Rules, error) {
 	doc, err := configfile.ParseYAML(file, data)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func ParseYAMLAt(file string, data []byte, path string) (*Ruleset, error) {
 }
 
 // ParseJSON is [ParseYAML] for JSON.
-func ParseJSON(data []byte) (*Ruleset, error) {
+func ParseJSON(data []byte) (*Rules, error) {
 	doc, err := configfile.ParseJSON("", data)
 	if err != nil {
 		return nil, err
@@ -40,11 +40,12 @@ func ParseJSON(data []byte) (*Ruleset, error) {
 	return decode(doc, "")
 }
 
-func decode(doc *configfile.Document, path string) (*Ruleset, error) {
-	var r Ruleset
-	err := doc.Decode(path, &r, func() error {
-		err := r.Provision()
-		if len(r.Lists) == 0 {
+func decode(doc *configfile.Document, path string) (*Rules, error) {
+	var c Config
+	var r *Rules
+	err := doc.Decode(path, &c, func() (err error) {
+		r, err = Compile(c)
+		if len(c.Lists) == 0 {
 			// A program may add lists later, but a file is complete.
 			err = errors.Join(err, &Problem{Path: "lists", Message: "no lists: nothing would be counted"})
 		}
@@ -53,5 +54,5 @@ func decode(doc *configfile.Document, path string) (*Ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &r, nil
+	return r, nil
 }

@@ -200,14 +200,14 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// checkParsed verifies that parsing returns a ruleset or a problem with a place,
-// and that a ruleset survives a round trip.
-func checkParsed(t *testing.T, r *Ruleset, err error) {
+// checkParsed verifies that parsing returns rules or a problem with a place,
+// and that rules survive a round trip.
+func checkParsed(t *testing.T, r *Rules, err error) {
 	t.Helper()
 	if err != nil {
 		var p *Problem
 		if r != nil || !errors.As(err, &p) || p.Line < 1 || p.Column < 1 || p.Message == "" {
-			t.Fatalf("ruleset %v, error %v", r, err)
+			t.Fatalf("rules %v, error %v", r, err)
 		}
 		return
 	}

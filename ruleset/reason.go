@@ -9,7 +9,7 @@ type Reason string
 const (
 	Counted Reason = "counted" // a view; sent to the aggregator
 
-	// Decided by the request alone, see [Ruleset.Judge].
+	// Decided by the request alone, see [Rules.Judge].
 	Method      Reason = "method"       // not a GET
 	Push        Reason = "push"         // an HTTP/2 server push, which no visitor asked for
 	Range       Reason = "range"        // part of a page

@@ -94,7 +94,7 @@ func TestJudgeHeaders(t *testing.T) {
 		{"User-Agent alone", "", header("User-Agent", "x"), NotDocument, Counted},
 		{"empty Accept", "", header("Accept", ""), NotDocument, ""},
 	}
-	r := new(Ruleset)
+	r := new(Rules)
 	for _, tt := range tests {
 		method := tt.method
 		if method == "" {
@@ -126,10 +126,10 @@ func TestHeaderNamesAreCanonical(t *testing.T) {
 
 func TestOutcome(t *testing.T) {
 	t.Parallel()
-	r := provisioned(t,
-		&List{Name: "default"},
-		&List{Name: "custom", Statuses: []int{200, 404}, ContentTypes: []string{"Application/PDF"}},
-		&List{Name: "all", ContentTypes: []string{"*"}},
+	r := compiled(t,
+		&ListConfig{Name: "default"},
+		&ListConfig{Name: "custom", Statuses: []int{200, 404}, ContentTypes: []string{"Application/PDF"}},
+		&ListConfig{Name: "all", ContentTypes: []string{"*"}},
 	)
 	tests := []struct {
 		name   string
@@ -172,7 +172,7 @@ func TestOutcome(t *testing.T) {
 
 func TestPublished(t *testing.T) {
 	t.Parallel()
-	r := provisioned(t, &List{Name: "a"}, &List{Name: "b", PublishedHeader: "x-published-at"})
+	r := compiled(t, &ListConfig{Name: "a"}, &ListConfig{Name: "b", PublishedHeader: "x-published-at"})
 	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	tests := []struct {
 		list   string
@@ -200,7 +200,7 @@ func TestPublished(t *testing.T) {
 }
 
 func TestViewChecksAllocate(t *testing.T) {
-	r := provisioned(t, &List{Name: "a"})
+	r := compiled(t, &ListConfig{Name: "a"})
 	l := r.Lists[0]
 	target := Target{List: l, Item: "x"}
 	browser := header("Accept", chromeAccept, "Sec-Fetch-Dest", "document", "User-Agent", "Mozilla/5.0", "Cookie", "a=b")
@@ -222,7 +222,7 @@ func TestViewChecksAllocate(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	h := header("Accept", chromeAccept, "Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate", "User-Agent", "Mozilla/5.0",
 		"Accept-Language", "en", "Accept-Encoding", "gzip", "Cookie", "a=b", "Upgrade-Insecure-Requests", "1")
-	r := new(Ruleset)
+	r := new(Rules)
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Judge(Request{Method: "GET", Header: h})

@@ -18,8 +18,6 @@ type Votes struct {
 	Closes time.Time `json:"closes,omitzero"`
 	// RequireUser refuses votes without a user known to the site.
 	RequireUser bool `json:"require_user,omitempty"`
-
-	any bool
 }
 
 // Kind returns the kind of hits that the list counts.
@@ -35,7 +33,7 @@ func (l *List) Kind() hit.Kind {
 func (l *List) CheckVote(option string, at time.Time) Reason {
 	v := l.Votes
 	switch {
-	case !v.any && !slices.Contains(v.Options, option):
+	case !l.anyOption && !slices.Contains(v.Options, option):
 		return UnknownItem
 	case !v.Opens.IsZero() && at.Before(v.Opens):
 		return NotOpen
@@ -45,9 +43,9 @@ func (l *List) CheckVote(option string, at time.Time) Reason {
 	return ""
 }
 
-// provisionVotes checks a poll. Settings that only make sense for views are
+// compileVotes checks a poll. Settings that only make sense for views are
 // errors: they would have no effect.
-func (l *List) provisionVotes(at *problemList) {
+func (l *List) compileVotes(at *problemList) {
 	v := l.Votes
 	for _, f := range []struct {
 		path string
@@ -63,13 +61,13 @@ func (l *List) provisionVotes(at *problemList) {
 	if len(v.Options) == 0 {
 		at.addf("votes.options", `missing: name the options, or "*" to accept any`)
 	}
-	v.any = slices.Equal(v.Options, []string{"*"})
+	l.anyOption = slices.Equal(v.Options, []string{"*"})
 	for i, option := range v.Options {
 		path := fmt.Sprintf("votes.options[%d]", i)
 		switch err := hit.ValidID(option); {
 		case err != nil:
 			at.addf(path, "%.80q: %v", option, err)
-		case option == "*" && !v.any:
+		case option == "*" && !l.anyOption:
 			at.addf(path, `"*" accepts any option: use it alone`)
 		case slices.Contains(v.Options[:i], option):
 			at.addf(path, "duplicate %q", option)

@@ -9,8 +9,8 @@ import (
 
 func TestVotesDefaults(t *testing.T) {
 	t.Parallel()
-	l := provisioned(t, &List{Name: "poll", Votes: &Votes{Options: []string{"yes", "no"}}}).Lists[0]
-	want := List{
+	l := compiled(t, &ListConfig{Name: "poll", Votes: &Votes{Options: []string{"yes", "no"}}}).Lists[0]
+	want := ListConfig{
 		Name: "poll", Votes: &Votes{Options: []string{"yes", "no"}},
 		Zone:    "UTC",
 		Weights: &Weights{PV: 1, UV: 2},
@@ -21,10 +21,10 @@ func TestVotesDefaults(t *testing.T) {
 	if got, want := toJSON(t, l), toJSON(t, &want); got != want {
 		t.Errorf("defaults:\n%s\nwant\n%s", got, want)
 	}
-	if l.Kind() != hit.Vote || (&List{Name: "articles"}).Kind() != hit.View {
+	if l.Kind() != hit.Vote || new(List).Kind() != hit.View {
 		t.Error("the kind of hit is wrong")
 	}
-	set := provisioned(t, &List{Name: "poll", Votes: &Votes{Options: []string{"*"}}, Score: Score{Model: Gravity}, Dedup: Duration(time.Hour)}).Lists[0]
+	set := compiled(t, &ListConfig{Name: "poll", Votes: &Votes{Options: []string{"*"}}, Score: Score{Model: Gravity}, Dedup: Duration(time.Hour)}).Lists[0]
 	if set.Score.Model != Gravity || set.Score.Base != 2 || set.Dedup != Duration(time.Hour) {
 		t.Errorf("defaults replaced explicit settings: %s", toJSON(t, set))
 	}
@@ -53,23 +53,9 @@ func TestCheckVote(t *testing.T) {
 		{Votes{Options: []string{"yes"}, Opens: opens, Closes: closes}, "no", closes, UnknownItem},
 		{Votes{Options: []string{"yes"}, Opens: opens, Closes: closes}, "yes", closes.Add(time.Hour), Closed},
 	} {
-		l := provisioned(t, &List{Name: "poll", Votes: &c.votes}).Lists[0]
+		l := compiled(t, &ListConfig{Name: "poll", Votes: &c.votes}).Lists[0]
 		if got := l.CheckVote(c.option, c.at); got != c.want {
 			t.Errorf("%+v: a vote for %q at %v: %q, want %q", c.votes, c.option, c.at, got, c.want)
 		}
-	}
-}
-
-// A poll that accepted any option, provisioned again with options, accepts only
-// those.
-func TestVotesCanBeProvisionedAgain(t *testing.T) {
-	t.Parallel()
-	r := provisioned(t, &List{Name: "poll", Votes: &Votes{Options: []string{"*"}}})
-	r.Lists[0].Votes.Options = []string{"yes"}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Lists[0].CheckVote("no", time.Now()); got != UnknownItem {
-		t.Errorf("%q", got)
 	}
 }

@@ -43,7 +43,7 @@ const (
 // Options configures an API.
 type Options struct {
 	Boards *board.Boards
-	Rules  func() *ruleset.Ruleset
+	Rules  func() *ruleset.Rules
 	Slice  time.Duration // default DefaultSlice
 	Now    func() time.Time
 	Logger *slog.Logger

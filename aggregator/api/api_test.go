@@ -28,7 +28,7 @@ type fixture struct {
 	*API
 	t     *testing.T
 	store *spy
-	rules *ruleset.Ruleset
+	rules *ruleset.Rules
 	now   time.Time
 	seq   uint64
 }
@@ -57,18 +57,15 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{
 		t: t, store: &spy{Store: memstore.New(1)},
 		now: time.Date(2026, 11, 20, 12, 0, 0, 300e6, time.UTC),
-		rules: &ruleset.Ruleset{Lists: []*ruleset.List{
+		rules: ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{
 			{Name: "articles"},
 			{Name: "sums", Score: ruleset.Score{Model: ruleset.HalfLife}, Boards: []ruleset.Period{ruleset.Day}},
 			{Name: "classic", Score: ruleset.Score{Model: ruleset.Accumulate}},
 			{Name: "plain", Score: ruleset.Score{Model: ruleset.Count}},
 			{Name: "empty"},
-		}},
+		}}),
 	}
-	if err := f.rules.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	get, now := func() *ruleset.Ruleset { return f.rules }, func() time.Time { return f.now }
+	get, now := func() *ruleset.Rules { return f.rules }, func() time.Time { return f.now }
 	f.API = New(Options{
 		Boards: board.New(f.store, get, now), Rules: get, Now: now,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -37,10 +37,10 @@ type Options struct {
 	// [ConnectOptions].
 	Conn *nats.Conn
 	// Rules are the first rules. Default: those that LoadRules returns.
-	Rules *ruleset.Ruleset
+	Rules *ruleset.Rules
 	// LoadRules reads the rules again for ReloadRules. Without it POST /-/reload does
 	// not exist.
-	LoadRules func() (*ruleset.Ruleset, error)
+	LoadRules func() (*ruleset.Rules, error)
 	// ReloadToken is the bearer token for POST /-/reload and POST /-/acknowledge.
 	// Without it only programs on the same machine may use them.
 	ReloadToken string
@@ -71,7 +71,7 @@ type Options struct {
 // App is one aggregator.
 type App struct {
 	opts      Options
-	rules     atomic.Pointer[ruleset.Ruleset]
+	rules     atomic.Pointer[ruleset.Rules]
 	faults    *faults.Registry
 	ingest    *ingest.Ingest
 	api       *api.API
@@ -115,9 +115,6 @@ func New(o Options) (*App, error) {
 		if o.Rules, err = o.LoadRules(); err != nil {
 			return nil, err
 		}
-	}
-	if err := o.Rules.Provision(); err != nil {
-		return nil, err
 	}
 	a := &App{opts: o, faults: o.Faults, metrics: newMetrics(o.Registry)}
 	o.Registry.MustRegister(a.faults)
@@ -226,24 +223,18 @@ func (a *App) Addr() net.Addr {
 }
 
 // Rules returns the rules in force.
-func (a *App) Rules() *ruleset.Ruleset { return a.rules.Load() }
+func (a *App) Rules() *ruleset.Rules { return a.rules.Load() }
 
-// Reload puts rules in force, from the next fold and the next answer on. It refuses
-// rules with a mistake as a whole, and the old ones stay.
-func (a *App) Reload(r *ruleset.Ruleset) error {
-	err := r.Provision()
-	a.metrics.reloaded(err)
-	if err != nil {
-		a.opts.Logger.Error("the new rules are refused; the old ones stay", "error", err)
-		return err
-	}
+// Reload puts rules in force, from the next fold and the next answer on.
+func (a *App) Reload(r *ruleset.Rules) {
+	a.metrics.reloaded(nil)
 	a.rules.Store(r)
 	a.api.Forget()
 	a.opts.Logger.Info("new rules are in force", "lists", len(r.Lists))
-	return nil
 }
 
-// ReloadRules reloads the rules that Options.LoadRules returns.
+// ReloadRules reloads the rules that Options.LoadRules returns. It refuses rules
+// with a mistake as a whole, and the old ones stay.
 func (a *App) ReloadRules() error {
 	if a.opts.LoadRules == nil {
 		return errors.New("the aggregator was started without a source of rules to reload")
@@ -256,7 +247,8 @@ func (a *App) ReloadRules() error {
 		a.opts.Logger.Error("the new rules are refused; the old ones stay", "error", err)
 		return err
 	}
-	return a.Reload(r)
+	a.Reload(r)
+	return nil
 }
 
 // Handler returns the handler of the HTTP listener: the reading API, health and

@@ -23,15 +23,15 @@ import (
 )
 
 // poll is rules with a list of votes, in which everybody has two.
-func poll() *ruleset.Ruleset {
+func poll() *ruleset.Rules {
 	limit := func(name string, shadow bool, most int64) *ruleset.Limit {
 		return &ruleset.Limit{Name: name, By: []ruleset.Dimension{ruleset.ByUser}, Shadow: shadow,
 			Windows: []ruleset.Window{{Max: most, Per: ruleset.PerCampaign}}}
 	}
-	return &ruleset.Ruleset{
-		Lists:  []*ruleset.List{{Name: "poll", Votes: &ruleset.Votes{Options: []string{"a", "b", "c"}}}},
+	return ruleset.MustCompile(ruleset.Config{
+		Lists:  []*ruleset.ListConfig{{Name: "poll", Votes: &ruleset.Votes{Options: []string{"a", "b", "c"}}}},
 		Limits: []*ruleset.Limit{limit("two", false, 2), limit("one", true, 1)},
-	}
+	})
 }
 
 func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
@@ -113,10 +113,7 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 func unheard(t *testing.T) (_ *outcomes, dropped func() int) {
 	o := Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	rules := poll()
-	if err := rules.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	boards := board.New(memstore.New(1), func() *ruleset.Ruleset { return rules }, time.Now)
+	boards := board.New(memstore.New(1), func() *ruleset.Rules { return rules }, time.Now)
 	reg := prometheus.NewRegistry()
 	return newOutcomes(boards, &o, newMetrics(reg)), func() (n int) {
 		families, err := reg.Gather()

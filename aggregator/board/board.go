@@ -29,13 +29,13 @@ var (
 // every answer comes from the store.
 type Boards struct {
 	store store.Store
-	rules func() *ruleset.Ruleset
+	rules func() *ruleset.Rules
 	now   func() time.Time
 }
 
 // New returns the boards of a store. Each query uses the rules that rules returns
 // then.
-func New(s store.Store, rules func() *ruleset.Ruleset, now func() time.Time) *Boards {
+func New(s store.Store, rules func() *ruleset.Rules, now func() time.Time) *Boards {
 	return &Boards{store: s, rules: rules, now: now}
 }
 

@@ -25,21 +25,17 @@ var now = time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 type counts struct {
 	t     testing.TB
 	store *memstore.Store
-	rules *ruleset.Ruleset
+	rules *ruleset.Rules
 }
 
-func newCounts(t testing.TB, shards int, l *ruleset.List) *counts {
+func newCounts(t testing.TB, shards int, l *ruleset.ListConfig) *counts {
 	t.Helper()
 	l.Name = "a"
-	rules := &ruleset.Ruleset{Lists: []*ruleset.List{l}}
-	if err := rules.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return &counts{t, memstore.New(shards), rules}
+	return &counts{t, memstore.New(shards), ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{l}})}
 }
 
 func (c *counts) boards() *board.Boards {
-	return board.New(c.store, func() *ruleset.Ruleset { return c.rules }, func() time.Time { return now })
+	return board.New(c.store, func() *ruleset.Rules { return c.rules }, func() time.Time { return now })
 }
 
 // put sets an item's value in a set, and adds its record if missing.
@@ -81,7 +77,7 @@ func (c *counts) setLandmark(shard int, set store.Set, at time.Time) {
 func TestGravityIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		l := &ruleset.List{Score: ruleset.Score{
+		l := &ruleset.ListConfig{Score: ruleset.Score{
 			Gamma:    rapid.SampledFrom([]float64{0.1, 1.5, 3}).Draw(rt, "gamma"),
 			MinViews: rapid.SampledFrom([]int64{0, 3}).Draw(rt, "min"),
 			Damping:  rapid.SampledFrom([]string{"", ruleset.DampingLog}).Draw(rt, "damping"),
@@ -139,7 +135,7 @@ func TestGravityIsExact(t *testing.T) {
 
 func TestRanksShareAndGapsAndPages(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 3, &ruleset.List{})
+	c := newCounts(t, 3, &ruleset.ListConfig{})
 	day := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now, time.UTC))
 	before := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now.AddDate(0, 0, -1), time.UTC))
 	for id, views := range map[string]float64{"a": 9, "b": 7, "c": 7, "d": 2} {
@@ -172,9 +168,8 @@ func TestRanksShareAndGapsAndPages(t *testing.T) {
 
 func TestHalfLifeOverShards(t *testing.T) {
 	t.Parallel()
-	l := &ruleset.List{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(time.Hour)}}
-	c := newCounts(t, 2, l)
-	set, _ := board.ScoreSet(l)
+	c := newCounts(t, 2, &ruleset.ListConfig{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(time.Hour)}})
+	set, _ := board.ScoreSet(c.rules.Lists[0])
 	// Shard 0 counts from now on, shard 1 from ten hours ago, so its sums are 1024
 	// times too high.
 	c.setLandmark(0, set, now)
@@ -212,7 +207,7 @@ func TestHalfLifeOverShards(t *testing.T) {
 
 func TestItem(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 3, &ruleset.List{})
+	c := newCounts(t, 3, &ruleset.ListConfig{})
 	day := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now, time.UTC))
 	for i, views := range []float64{100, 50, 50, 10} {
 		id := fmt.Sprint("item", i)
@@ -250,7 +245,7 @@ func TestItem(t *testing.T) {
 
 func TestBoardsThatAreNotKept(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 1, &ruleset.List{Boards: []ruleset.Period{ruleset.Day}, Keep: map[ruleset.Period]int{ruleset.Day: 3}})
+	c := newCounts(t, 1, &ruleset.ListConfig{Boards: []ruleset.Period{ruleset.Day}, Keep: map[ruleset.Period]int{ruleset.Day: 3}})
 	c.put(board.AllSet("a"), "x", store.Tally{Score: 1})
 	for _, tc := range []struct {
 		q    board.Query
@@ -271,7 +266,7 @@ func TestBoardsThatAreNotKept(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 2, &ruleset.List{})
+	c := newCounts(t, 2, &ruleset.ListConfig{})
 	ctx := t.Context()
 	got, err := c.boards().Stats(ctx, "a", time.Time{})
 	if err != nil || got.NewestHitAt != nil || got.Items != 0 || got.Periods["day"].Views != 0 {
@@ -310,7 +305,7 @@ func TestStats(t *testing.T) {
 // there.
 func TestMovementOnlyAsFarAsPeriodsAreKept(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 1, &ruleset.List{Keep: map[ruleset.Period]int{ruleset.Day: 1}})
+	c := newCounts(t, 1, &ruleset.ListConfig{Keep: map[ruleset.Period]int{ruleset.Day: 1}})
 	for ago, views := range []float64{5, 4, 3} {
 		c.put(board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
 	}

@@ -56,7 +56,7 @@ func ExampleBoards_Board() {
 		fmt.Println(err)
 		return
 	}
-	boards := board.New(counts, func() *ruleset.Ruleset { return rules }, func() time.Time { return now })
+	boards := board.New(counts, func() *ruleset.Rules { return rules }, func() time.Time { return now })
 	b, err := boards.Board(ctx, board.Query{List: "articles", Period: "day", Limit: 10})
 	if err != nil {
 		fmt.Println(err)

@@ -14,9 +14,8 @@ import (
 
 func halfLife(t *testing.T, shards int, h time.Duration, landmark func(shard int) time.Time, scores map[string]float64) *counts {
 	t.Helper()
-	l := &ruleset.List{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(h)}}
-	c := newCounts(t, shards, l)
-	set, _ := board.ScoreSet(l)
+	c := newCounts(t, shards, &ruleset.ListConfig{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(h)}})
+	set, _ := board.ScoreSet(c.rules.Lists[0])
 	for shard := range shards {
 		c.setLandmark(shard, set, landmark(shard))
 	}

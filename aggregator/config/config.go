@@ -47,10 +47,13 @@ type Config struct {
 	SQLite *SQLite `json:"sqlite"`
 	Log    Log     `json:"log"`
 
-	// RulesFile is a file with the rules, relative to the configuration file. Rules
-	// are the rules themselves. Exactly one is required.
-	RulesFile Text             `json:"rules_file"`
-	Rules     *ruleset.Ruleset `json:"rules"`
+	// RulesFile is a file with the rules, relative to the configuration file.
+	// RulesConfig is the rules themselves. Exactly one is required.
+	RulesFile   Text            `json:"rules_file"`
+	RulesConfig *ruleset.Config `json:"rules"`
+
+	// Rules are the compiled rules of either.
+	Rules *ruleset.Rules
 }
 
 // NATS configures the connection to the broker and the log.
@@ -152,7 +155,7 @@ func Parse(path string, data []byte) (*Config, error) {
 	var c Config
 	err = doc.Decode("", &c, func() error { return c.validate() })
 	c.setDefaults(filepath.Dir(path))
-	if c.RulesFile != "" && c.Rules == nil {
+	if c.RulesFile != "" && c.RulesConfig == nil {
 		var bad error
 		if c.Rules, bad = LoadRules(string(c.RulesFile)); bad != nil {
 			err = errors.Join(err, bad)
@@ -165,7 +168,7 @@ func Parse(path string, data []byte) (*Config, error) {
 }
 
 // LoadRules reads a file with rules only.
-func LoadRules(path string) (*ruleset.Ruleset, error) {
+func LoadRules(path string) (*ruleset.Rules, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
@@ -180,7 +183,7 @@ func LoadRules(path string) (*ruleset.Ruleset, error) {
 
 // botsUnder resolves the path of the file of bots against the directory of the file
 // that names it.
-func botsUnder(dir string, r *ruleset.Ruleset) {
+func botsUnder(dir string, r *ruleset.Rules) {
 	if r.Bots != nil {
 		r.Bots.File = string(under(dir, Text(r.Bots.File)))
 	}
@@ -246,13 +249,15 @@ func (c *Config) validate() error {
 		bad("log.level", "%q is none of debug, info, warn and error", string(c.Log.Level))
 	}
 	switch {
-	case c.Rules == nil && c.RulesFile == "":
+	case c.RulesConfig == nil && c.RulesFile == "":
 		bad("", "no rules: set rules_file (a file) or rules (here)")
-	case c.Rules != nil && c.RulesFile != "":
+	case c.RulesConfig != nil && c.RulesFile != "":
 		bad("rules_file", "two sets of rules: remove rules_file or rules")
-	case c.Rules != nil:
-		errs = append(errs, configfile.Under("rules", c.Rules.Provision()))
-		if len(c.Rules.Lists) == 0 {
+	case c.RulesConfig != nil:
+		var err error
+		c.Rules, err = ruleset.Compile(*c.RulesConfig)
+		errs = append(errs, configfile.Under("rules", err))
+		if len(c.RulesConfig.Lists) == 0 {
 			bad("rules.lists", "no lists: nothing would be counted")
 		}
 	}

@@ -76,7 +76,7 @@ rules_file: rules.yaml
 		RulesFile: Text(filepath.Join(dir, "rules.yaml")),
 		Rules:     c.Rules,
 	}
-	if diff := cmp.Diff(want, c, cmp.Comparer(func(a, b *ruleset.Ruleset) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, c, cmp.Comparer(func(a, b *ruleset.Rules) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 	if c.Rules.List("articles") == nil {

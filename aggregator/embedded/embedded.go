@@ -43,7 +43,7 @@ type Options struct {
 	Dir string
 	// Rules are the initial rules. Default, of Open alone: the last rules in
 	// force in Dir.
-	Rules *ruleset.Ruleset
+	Rules *ruleset.Rules
 	// LogBytes is the maximum size of the log. Default: DefaultLogBytes.
 	LogBytes int64
 	// Slice is how long an answer of the reading API stays valid. Default: 1 s.
@@ -187,17 +187,13 @@ func (e *Embedded) Faults(ctx context.Context) []faults.Fault { return e.app.Fau
 func (e *Embedded) Registry() *prometheus.Registry { return e.app.Registry() }
 
 // Rules returns the rules in force.
-func (e *Embedded) Rules() *ruleset.Ruleset { return e.app.Rules() }
+func (e *Embedded) Rules() *ruleset.Rules { return e.app.Rules() }
 
-// Reload puts rules in force. It refuses rules with a mistake as a whole and
-// keeps the old ones.
-func (e *Embedded) Reload(r *ruleset.Ruleset) error {
-	if err := e.app.Reload(r); err != nil {
-		return err
-	}
+// Reload puts rules in force.
+func (e *Embedded) Reload(r *ruleset.Rules) {
+	e.app.Reload(r)
 	e.files.rules.Store(r)
 	e.saveFiles()
-	return nil
 }
 
 // closeTimeout is how long Close waits for the aggregator to finish counting.

@@ -34,7 +34,7 @@ func URL(dir string) (string, error) {
 }
 
 // LoadRules returns the last rules in force in dir.
-func LoadRules(dir string) (*ruleset.Ruleset, error) {
+func LoadRules(dir string) (*ruleset.Rules, error) {
 	path := filepath.Join(dir, rulesFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -54,7 +54,7 @@ func LoadRules(dir string) (*ruleset.Ruleset, error) {
 // broker's URL. Only an import needs them, so a failure to write one is not a
 // fault.
 type files struct {
-	rules atomic.Pointer[ruleset.Ruleset]
+	rules atomic.Pointer[ruleset.Rules]
 
 	mu     sync.Mutex
 	wrote  map[string]string // by name

@@ -64,7 +64,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLog(t, memstore.New(1), &ruleset.List{Name: "a"})
+			l := newLog(t, memstore.New(1), &ruleset.ListConfig{Name: "a"})
 			var msgs []fold.Message
 			for i, m := range tc.msgs {
 				batches := [][]hit.Hit{{view(fmt.Sprint("item", i), 1, t0)}}

@@ -38,10 +38,7 @@ func (empty) Read(_ context.Context, _ int, w *store.Want) (*store.Have, error) 
 // BenchmarkFold measures the rules alone: one commit's worth of hits of one shard,
 // Zipf over 1,250 items, without a store.
 func BenchmarkFold(b *testing.B) {
-	rules := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "a"}}}
-	if err := rules.Provision(); err != nil {
-		b.Fatal(err)
-	}
+	rules := ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "a"}}})
 	rng := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(rng, 1.1, 10, 1249)
 	var msgs []fold.Message

@@ -18,7 +18,7 @@ const MaxAhead = 5 * time.Second
 
 // Folder folds the messages of shards.
 type Folder struct {
-	Rules *ruleset.Ruleset
+	Rules *ruleset.Rules
 	Store store.Store
 	First FirstInLog
 }

@@ -23,7 +23,7 @@ var t0 = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // log is the simplest log and edge: every add is one batch.
 type log struct {
 	t      testing.TB
-	rules  *ruleset.Ruleset
+	rules  *ruleset.Rules
 	store  store.Store
 	shards int
 	msgs   [][]fold.Message // by shard
@@ -31,17 +31,14 @@ type log struct {
 	batch  map[int]uint64
 }
 
-func newLog(t testing.TB, s store.Store, lists ...*ruleset.List) *log {
+func newLog(t testing.TB, s store.Store, lists ...*ruleset.ListConfig) *log {
 	t.Helper()
-	return newLogOf(t, s, &ruleset.Ruleset{Lists: lists})
+	return newLogOf(t, s, ruleset.Config{Lists: lists})
 }
 
-func newLogOf(t testing.TB, s store.Store, rules *ruleset.Ruleset) *log {
+func newLogOf(t testing.TB, s store.Store, c ruleset.Config) *log {
 	t.Helper()
-	if err := rules.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return &log{t: t, rules: rules, store: s, shards: s.Shards(), msgs: make([][]fold.Message, s.Shards()), batch: map[int]uint64{}}
+	return &log{t: t, rules: ruleset.MustCompile(c), store: s, shards: s.Shards(), msgs: make([][]fold.Message, s.Shards()), batch: map[int]uint64{}}
 }
 
 // add appends hits, one batch a shard, received at the time of the last one.
@@ -129,7 +126,7 @@ func (l *log) results(size int) (all []*fold.Result) {
 
 func (l *log) board(period string, at time.Time) []board.Row {
 	l.t.Helper()
-	b := board.New(l.store, func() *ruleset.Ruleset { return l.rules }, func() time.Time { return at })
+	b := board.New(l.store, func() *ruleset.Rules { return l.rules }, func() time.Time { return at })
 	got, err := b.Board(context.Background(), board.Query{List: l.rules.Lists[0].Name, Period: period, Limit: board.MaxLimit})
 	if err != nil {
 		l.t.Fatal(err)
@@ -163,7 +160,7 @@ func near(t testing.TB, what string, got, want float64) {
 // from another visitor; computed with 30 digits.
 func TestAccumulateFigures(t *testing.T) {
 	t.Parallel()
-	l := newLog(t, memstore.New(1), &ruleset.List{Name: "a", Score: ruleset.Score{Model: ruleset.Accumulate}})
+	l := newLog(t, memstore.New(1), &ruleset.ListConfig{Name: "a", Score: ruleset.Score{Model: ruleset.Accumulate}})
 	l.add(view("x", 1, t0), view("x", 1, t0.Add(time.Hour)), view("x", 2, t0.Add(6*time.Hour)))
 	l.fold(1)
 	near(t, "accumulate", scoreOf(t, l.board(board.Hot, t0.Add(100*time.Hour)), "x"), 1.38569278298217420226)
@@ -175,7 +172,7 @@ func TestAccumulateFigures(t *testing.T) {
 func TestHalfLifeFigures(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 100} {
-		l := newLog(t, memstore.New(1), &ruleset.List{Name: "a", Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(time.Hour)}})
+		l := newLog(t, memstore.New(1), &ruleset.ListConfig{Name: "a", Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(time.Hour)}})
 		l.add(view("x", 1, t0), view("x", 1, t0.Add(30*time.Minute)))
 		l.add(view("x", 1, t0.Add(600*time.Hour)))
 		l.add(view("y", 1, t0.Add(699*time.Hour)))
@@ -196,7 +193,7 @@ func TestHalfLifeFigures(t *testing.T) {
 
 func TestGravityOrderChangesWithoutHits(t *testing.T) {
 	t.Parallel()
-	l := newLog(t, memstore.New(4), &ruleset.List{Name: "a", Weights: &ruleset.Weights{PV: 1}, Score: ruleset.Score{MinViews: 2}})
+	l := newLog(t, memstore.New(4), &ruleset.ListConfig{Name: "a", Weights: &ruleset.Weights{PV: 1}, Score: ruleset.Score{MinViews: 2}})
 	hour := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Hour) }
 	for i := range uint64(300) {
 		l.add(view("old", i, hour(0)))
@@ -244,7 +241,7 @@ func TestPublishTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := memstore.New(1)
-			l := newLog(t, s, &ruleset.List{Name: "a"})
+			l := newLog(t, s, &ruleset.ListConfig{Name: "a"})
 			for i, say := range tc.says {
 				h := view("x", 1, t0.Add(time.Duration(i)*time.Hour))
 				if say.from != first {
@@ -270,7 +267,7 @@ func TestPublishTime(t *testing.T) {
 
 func TestHitsThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
-	l := newLog(t, memstore.New(1), &ruleset.List{Name: "a"})
+	l := newLog(t, memstore.New(1), &ruleset.ListConfig{Name: "a"})
 	bad := view("x", 1, t0)
 	bad.Item = "a\x00b"
 	other := view("x", 1, t0)
@@ -302,7 +299,7 @@ func TestHitsThatCannotBeCounted(t *testing.T) {
 func TestOldPeriodsAreDropped(t *testing.T) {
 	t.Parallel()
 	s := memstore.New(1)
-	l := newLog(t, s, &ruleset.List{Name: "a", Boards: []ruleset.Period{ruleset.Hour, ruleset.Day, ruleset.All}, Keep: map[ruleset.Period]int{ruleset.Hour: 2, ruleset.Day: 1}})
+	l := newLog(t, s, &ruleset.ListConfig{Name: "a", Boards: []ruleset.Period{ruleset.Hour, ruleset.Day, ruleset.All}, Keep: map[ruleset.Period]int{ruleset.Hour: 2, ruleset.Day: 1}})
 	size := func(p ruleset.Period, at time.Time) int64 {
 		t.Helper()
 		n, err := s.Size(t.Context(), board.PeriodSet("a", p, p.Start(at, time.UTC)))

@@ -144,7 +144,7 @@ func lines(rows []board.Row) []string {
 func TestAgainstNaive(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		list := &ruleset.List{
+		list := &ruleset.ListConfig{
 			Name:  "a",
 			Dedup: ruleset.Duration(rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}).Draw(rt, "dedup")),
 			Zone:  rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"}).Draw(rt, "zone"),
@@ -157,7 +157,7 @@ func TestAgainstNaive(t *testing.T) {
 			list.Score.HalfLife = ruleset.Duration(rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, 24 * time.Hour}).Draw(rt, "halflife"))
 		}
 		l := newLog(t, memstore.New(rapid.IntRange(1, 4).Draw(rt, "shards")), list)
-		n := &naive{list: list, last: map[string]map[string]int64{}, dups: map[string]int{}}
+		n := &naive{list: l.rules.Lists[0], last: map[string]map[string]int64{}, dups: map[string]int{}}
 
 		// Around the end of summer time in Berlin, which is also a turn of the day.
 		at := time.Date(2026, 10, 24, rapid.IntRange(0, 23).Draw(rt, "hour"), 0, 0, 0, time.UTC)
@@ -178,8 +178,8 @@ func TestAgainstNaive(t *testing.T) {
 		}
 		for _, p := range ruleset.Periods {
 			for _, h := range n.counted {
-				start := p.Start(time.UnixMilli(h.at), list.Location())
-				end := p.Add(start, 1, list.Location())
+				start := p.Start(time.UnixMilli(h.at), n.list.Location())
+				end := p.Add(start, 1, n.list.Location())
 				if p == ruleset.All {
 					end = at.Add(time.Hour)
 				}
@@ -211,7 +211,7 @@ func TestGroupingDoesNotMatter(t *testing.T) {
 	for _, model := range []ruleset.Model{ruleset.Accumulate, ruleset.HalfLife} {
 		var first []board.Row
 		for _, size := range []int{1, 3, 1000} {
-			l := newLog(t, memstore.New(2), &ruleset.List{Name: "a", Score: ruleset.Score{Model: model}})
+			l := newLog(t, memstore.New(2), &ruleset.ListConfig{Name: "a", Score: ruleset.Score{Model: model}})
 			at := t0
 			for i := range 500 {
 				at = at.Add(time.Duration(i*i%977) * time.Minute)

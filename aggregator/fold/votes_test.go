@@ -24,7 +24,7 @@ type naivePoll struct {
 	shadowed map[fold.Shadowed]int
 }
 
-func newNaivePoll(rules *ruleset.Ruleset) *naivePoll {
+func newNaivePoll(rules *ruleset.Rules) *naivePoll {
 	return &naivePoll{
 		naive:  naive{list: rules.Lists[0], last: map[string]map[string]int64{}, dups: map[string]int{}},
 		limits: rules.Limits, used: map[string]int64{}, shadowed: map[fold.Shadowed]int{},
@@ -100,15 +100,15 @@ var calendarWindows = []ruleset.Window{
 }
 
 // drawPoll draws a list of votes and limits.
-func drawPoll(rt *rapid.T) *ruleset.Ruleset {
-	poll := &ruleset.List{
+func drawPoll(rt *rapid.T) ruleset.Config {
+	poll := &ruleset.ListConfig{
 		Name: "poll", Zone: rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Pacific/Auckland"}).Draw(rt, "zone"),
 		Votes: &ruleset.Votes{Options: []string{"a", "b", "c"}},
 		Dedup: rapid.SampledFrom([]ruleset.Duration{0, 0, ruleset.DefaultDedup}).Draw(rt, "dedup"),
 		// More than the test spans, so that the naive model needs no retention.
 		Keep: map[ruleset.Period]int{ruleset.Hour: 24 * 20, ruleset.Day: 20, ruleset.Week: 4, ruleset.Month: 2},
 	}
-	rules := &ruleset.Ruleset{Lists: []*ruleset.List{poll}}
+	c := ruleset.Config{Lists: []*ruleset.ListConfig{poll}}
 	for i := range rapid.IntRange(1, 3).Draw(rt, "limits") {
 		l := &ruleset.Limit{Name: fmt.Sprint("limit", i), By: []ruleset.Dimension{ruleset.ByUser}, Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 0}
 		for _, w := range calendarWindows {
@@ -120,15 +120,15 @@ func drawPoll(rt *rapid.T) *ruleset.Ruleset {
 			l.Bonus = map[string]int64{"partner": rapid.Int64Range(1, 3).Draw(rt, "more")}
 		}
 		if len(l.Windows) > 0 {
-			rules.Limits = append(rules.Limits, l)
+			c.Limits = append(c.Limits, l)
 		}
 	}
-	return rules
+	return c
 }
 
 // drawVote draws a vote under rules, with all the quotas that an edge would give
 // it, and with some that are missing from the rules.
-func drawVote(rt *rapid.T, rules *ruleset.Ruleset, id uint64, at time.Time) hit.Hit {
+func drawVote(rt *rapid.T, rules *ruleset.Rules, id uint64, at time.Time) hit.Hit {
 	h := hit.Hit{
 		Kind: hit.Vote, List: "poll", Item: rapid.SampledFrom([]string{"a", "a", "b", "c", "none"}).Draw(rt, "item"),
 		Visitor: rapid.Uint64Range(1, 3).Draw(rt, "visitor"), Time: at.UnixMilli(),
@@ -156,7 +156,7 @@ func drawVote(rt *rapid.T, rules *ruleset.Ruleset, id uint64, at time.Time) hit.
 
 // once returns the quotas that a vote is charged: each once, and only those in the
 // rules.
-func once(h hit.Hit, rules *ruleset.Ruleset) hit.Hit {
+func once(h hit.Hit, rules *ruleset.Rules) hit.Hit {
 	var quotas []hit.Quota
 	for _, q := range h.Quotas {
 		if l := rules.Limit(q.Rule); l != nil && l.Window(q.Window) != nil && !slices.Contains(quotas, q) {
@@ -172,14 +172,15 @@ func once(h hit.Hit, rules *ruleset.Ruleset) hit.Hit {
 func TestVotesAgainstNaiveModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		rules := drawPoll(rt)
+		c := drawPoll(rt)
 		// Around the end of summer time in Berlin, which is also a turn of the day,
 		// and a week before the turn of the month.
 		at := time.Date(2026, 10, 24, rapid.IntRange(0, 23).Draw(rt, "hour"), 0, 0, 0, time.UTC)
 		if rapid.IntRange(0, 3).Draw(rt, "times") == 0 {
-			rules.Lists[0].Votes.Opens, rules.Lists[0].Votes.Closes = at.Add(time.Minute), at.Add(48*time.Hour)
+			c.Lists[0].Votes.Opens, c.Lists[0].Votes.Closes = at.Add(time.Minute), at.Add(48*time.Hour)
 		}
-		l := newLogOf(t, memstore.New(rapid.IntRange(1, 4).Draw(rt, "shards")), rules)
+		l := newLogOf(t, memstore.New(rapid.IntRange(1, 4).Draw(rt, "shards")), c)
+		rules := l.rules
 		n := newNaivePoll(rules)
 		var want []fold.Verdict
 		for i := range rapid.IntRange(1, 60).Draw(rt, "votes") {
@@ -254,14 +255,14 @@ func TestTwoEdgesShareAQuota(t *testing.T) {
 		const most, more = 3, 2
 		span := rapid.SampledFrom(calendarWindows).Draw(rt, "window")
 		span.Max = most
-		rules := &ruleset.Ruleset{
-			Lists: []*ruleset.List{{Name: "poll", Zone: rapid.SampledFrom([]string{"UTC", "Asia/Kolkata", "America/New_York"}).Draw(rt, "zone"),
+		c := ruleset.Config{
+			Lists: []*ruleset.ListConfig{{Name: "poll", Zone: rapid.SampledFrom([]string{"UTC", "Asia/Kolkata", "America/New_York"}).Draw(rt, "zone"),
 				Votes: &ruleset.Votes{Options: []string{"*"}}}},
 			Limits: []*ruleset.Limit{{Name: "most", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{span}, Bonus: map[string]int64{"partner": more}}},
 		}
-		l := newLogOf(t, memstore.New(2), rules)
+		l := newLogOf(t, memstore.New(2), c)
 		shard := hit.Shard(hit.Vote, "poll", "", 2)
-		n := newNaivePoll(rules)
+		n := newNaivePoll(l.rules)
 		var edges [2][]hit.Hit
 		votes := map[uint64]hit.Hit{}
 		for i := range edges {
@@ -318,8 +319,8 @@ func TestTwoEdgesShareAQuota(t *testing.T) {
 	})
 }
 
-func poll(options ...string) *ruleset.List {
-	return &ruleset.List{Name: "poll", Votes: &ruleset.Votes{Options: options}}
+func poll(options ...string) *ruleset.ListConfig {
+	return &ruleset.ListConfig{Name: "poll", Votes: &ruleset.Votes{Options: options}}
 }
 
 func vote(item string, visitor uint64, at time.Time, quotas ...hit.Quota) hit.Hit {
@@ -345,7 +346,7 @@ func TestWhenAPollIsOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := newLog(t, memstore.New(1), &ruleset.List{Name: "poll", Votes: l.Votes})
+			log := newLog(t, memstore.New(1), &ruleset.ListConfig{Name: "poll", Votes: l.Votes})
 			log.add(vote("a", 1, t0.Add(tc.at)))
 			log.msgs[0][0].Received = t0.Add(tc.received)
 			if got := log.fold(1); got[fold.ListReason{List: "poll", Reason: tc.want}] != 1 {
@@ -358,7 +359,7 @@ func TestWhenAPollIsOpen(t *testing.T) {
 // A hit of another kind than its list counts is in another shard than the list.
 func TestVotesAndViewsDoNotMix(t *testing.T) {
 	t.Parallel()
-	log := newLog(t, memstore.New(1), poll("x"), &ruleset.List{Name: "a"})
+	log := newLog(t, memstore.New(1), poll("x"), &ruleset.ListConfig{Name: "a"})
 	viewOfPoll, voteForPage := view("x", 1, t0), vote("x", 1, t0)
 	viewOfPoll.List, voteForPage.List = "poll", "a"
 	log.add(viewOfPoll, voteForPage, view("x", 1, t0), vote("x", 1, t0))
@@ -397,8 +398,8 @@ func TestMisplacedVotes(t *testing.T) {
 // Only hits that ask for a verdict get one, for every reason.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	log := newLogOf(t, memstore.New(1), &ruleset.Ruleset{
-		Lists:  []*ruleset.List{poll("a")},
+	log := newLogOf(t, memstore.New(1), ruleset.Config{
+		Lists:  []*ruleset.ListConfig{poll("a")},
 		Limits: []*ruleset.Limit{{Name: "once", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 1, Per: ruleset.PerCampaign}}}},
 	})
 	asked := func(id uint64, change func(*hit.Hit)) hit.Hit {

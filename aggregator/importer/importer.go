@@ -38,7 +38,7 @@ type Options struct {
 	// Conn is a connection to the broker that keeps the log of hits.
 	Conn *nats.Conn
 	// Rules decide which requests are views.
-	Rules *ruleset.Ruleset
+	Rules *ruleset.Rules
 	// Patterns, if set, come from the file in the rules for bots.
 	Patterns *bots.Patterns
 	// List, if set, is the only list to count.

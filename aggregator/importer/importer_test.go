@@ -25,16 +25,12 @@ const testShards = 3
 
 const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-func rules(t *testing.T, lists ...*ruleset.List) *ruleset.Ruleset {
+func rules(t *testing.T, lists ...*ruleset.ListConfig) *ruleset.Rules {
 	t.Helper()
 	if len(lists) == 0 {
-		lists = []*ruleset.List{{Name: "articles", Pages: []string{"/articles/{id}"}}}
+		lists = []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}
 	}
-	r := &ruleset.Ruleset{Lists: lists}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return ruleset.MustCompile(ruleset.Config{Lists: lists})
 }
 
 type fixture struct {
@@ -44,7 +40,7 @@ type fixture struct {
 	store  *memstore.Store
 }
 
-func newFixture(t *testing.T, r *ruleset.Ruleset) *fixture {
+func newFixture(t *testing.T, r *ruleset.Rules) *fixture {
 	t.Helper()
 	s := brokertest.NewServer(t)
 	f := &fixture{t: t, server: s, nc: s.Connect(), store: memstore.New(testShards)}
@@ -63,7 +59,7 @@ func newFixture(t *testing.T, r *ruleset.Ruleset) *fixture {
 	return f
 }
 
-func (f *fixture) imports(r *ruleset.Ruleset, log []byte) *Summary {
+func (f *fixture) imports(r *ruleset.Rules, log []byte) *Summary {
 	f.t.Helper()
 	s, err := Import(f.t.Context(), Options{Conn: f.nc, Rules: r}, bytes.NewReader(log))
 	if err != nil {
@@ -167,11 +163,11 @@ func TestImportGoesOnWhereItWasBrokenOff(t *testing.T) {
 func TestListsAreImportedOneByOne(t *testing.T) {
 	t.Parallel()
 	r := rules(t,
-		&ruleset.List{Name: "articles", Pages: []string{"/articles/{id}"}},
-		&ruleset.List{Name: "pages", Pages: []string{"/{id...}"}},
-		&ruleset.List{Name: "beacons"},
-		&ruleset.List{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}},
-		&ruleset.List{Name: "placeholder", ID: "{http.request.uri.query.id}"})
+		&ruleset.ListConfig{Name: "articles", Pages: []string{"/articles/{id}"}},
+		&ruleset.ListConfig{Name: "pages", Pages: []string{"/{id...}"}},
+		&ruleset.ListConfig{Name: "beacons"},
+		&ruleset.ListConfig{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}},
+		&ruleset.ListConfig{Name: "placeholder", ID: "{http.request.uri.query.id}"})
 	f := newFixture(t, r)
 	log := accessLog(300)
 	one := func(list string) *Summary {

@@ -19,7 +19,7 @@ const botCache = 10_000
 // judge decides which requests of a log are views, as an edge would have, and
 // fills in the summary.
 type judge struct {
-	rules   *ruleset.Ruleset
+	rules   *ruleset.Rules
 	routes  []route
 	index   map[route]int
 	pages   map[*ruleset.List]bool // the lists of pages of all routes

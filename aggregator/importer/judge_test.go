@@ -23,10 +23,10 @@ const (
 
 // botRules counts crawlers of language models on the list ai. An article is an item
 // of two lists.
-func botRules(t *testing.T) *ruleset.Ruleset {
+func botRules(t *testing.T) *ruleset.Rules {
 	t.Helper()
-	r := &ruleset.Ruleset{
-		Lists: []*ruleset.List{
+	return ruleset.MustCompile(ruleset.Config{
+		Lists: []*ruleset.ListConfig{
 			{Name: "articles", Pages: []string{"/articles/{id}"}},
 			{Name: "pages", Pages: []string{"/{id...}"}},
 			{Name: "ai"},
@@ -35,11 +35,7 @@ func botRules(t *testing.T) *ruleset.Ruleset {
 			Deny:  &ruleset.Clients{CIDRs: []string{"198.51.100.0/24"}},
 			Count: []ruleset.BotCount{{List: "ai", Classes: []string{"ai_crawler"}}},
 		},
-	}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	})
 }
 
 // request is a line in combined format; common is one in common format.

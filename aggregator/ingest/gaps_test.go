@@ -19,7 +19,7 @@ func newIngest(t *testing.T, f *fixture) *Ingest {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	r := rules(t)
 	in, err := New(Options{
-		Conn: f.server.Connect(), Store: f.store, Rules: func() *ruleset.Ruleset { return r },
+		Conn: f.server.Connect(), Store: f.store, Rules: func() *ruleset.Rules { return r },
 		Owner: "a", Faults: faults.New(log, "hotboard", faults.Aggregator), Logger: log, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ type Options struct {
 	Conn  *nats.Conn
 	Store store.Store
 	// Rules returns the rules in force, which may change between two calls.
-	Rules func() *ruleset.Ruleset
+	Rules func() *ruleset.Rules
 	// Committed, if set, is called with every fold after its commit. It must not
 	// block: the shard waits for it.
 	Committed func(*fold.Result)

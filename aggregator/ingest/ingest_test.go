@@ -28,13 +28,9 @@ import (
 
 const testShards = 2
 
-func rules(t *testing.T) *ruleset.Ruleset {
+func rules(t *testing.T) *ruleset.Rules {
 	t.Helper()
-	r := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}}}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}}})
 }
 
 // fixture is a broker, an edge, and a store that an Ingest folds into.
@@ -74,7 +70,7 @@ func (f *fixture) startWith(s store.Store, owner string, change func(*Options)) 
 	fl = faults.New(slog.New(slog.NewTextHandler(io.Discard, nil)), "hotboard", faults.Aggregator)
 	r := rules(f.t)
 	o := Options{
-		Conn: f.server.Connect(), Store: s, Rules: func() *ruleset.Ruleset { return r },
+		Conn: f.server.Connect(), Store: s, Rules: func() *ruleset.Rules { return r },
 		Log: LogOptions{MaxBytes: 64 << 20}, Owner: owner, Faults: fl, Logger: log, Registerer: prometheus.NewRegistry(),
 	}
 	if change != nil {

@@ -82,7 +82,7 @@ func startDividing(t *testing.T, server *brokertest.Server, url, owner string) *
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	d := &dividing{store: s, cut: &cut{Store: s}}
 	d.Ingest, err = New(Options{
-		Conn: server.Connect(), Store: d.cut, Rules: func() *ruleset.Ruleset { return r },
+		Conn: server.Connect(), Store: d.cut, Rules: func() *ruleset.Rules { return r },
 		Log: LogOptions{MaxBytes: 64 << 20}, Owner: owner, Logger: log,
 		Faults: faults.New(slog.New(slog.DiscardHandler), "hotboard", faults.Aggregator), Registerer: prometheus.NewRegistry(),
 	})

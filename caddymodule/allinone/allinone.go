@@ -5,7 +5,6 @@ package allinone
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,16 +69,12 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dir: %w", err)
 	}
-	rules, err := clone(o.Rules)
-	if err != nil {
-		return nil, err
-	}
 	v, loaded, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
 		// The backend outlives this configuration, so its logger must too. Its
 		// errors concern files and servers, so a stack trace would not help.
 		log := zapslog.NewHandler(currentlog.Logger("").Core(), zapslog.WithName("hotboard.aggregator"), zapslog.AddStacktraceAt(slog.LevelError+1))
 		e, err := embedded.Start(embedded.Options{
-			Dir: dir, Rules: rules, Logger: slog.New(log), Now: clock.Now,
+			Dir: dir, Rules: o.Rules, Logger: slog.New(log), Now: clock.Now,
 		})
 		if err != nil {
 			return nil, err
@@ -91,12 +86,9 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	}
 	be := v.(*backend)
 	if loaded {
-		if err := be.Reload(rules); err != nil {
-			_, err2 := backends.Delete(dir)
-			return nil, errors.Join(fmt.Errorf("changing the rules: %w", err), err2)
-		}
+		be.Reload(o.Rules)
 	}
-	be.rules.Enter(b, rules)
+	be.rules.Enter(b, o.Rules)
 	b.opened = dir
 	return be.Conn(), nil
 }
@@ -112,20 +104,6 @@ func (b *Broker) Faults(ctx context.Context) (found []faults.Fault) {
 	return found
 }
 
-// clone copies rules. The aggregator prepares its own copy, while the edge
-// matches requests with the original.
-func clone(r *ruleset.Ruleset) (*ruleset.Ruleset, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("copying the rules: %w", err)
-	}
-	c := new(ruleset.Ruleset)
-	if err := json.Unmarshal(data, c); err != nil {
-		return nil, fmt.Errorf("copying the rules: %w", err)
-	}
-	return c, nil
-}
-
 // Close releases the backend. The configuration that keeps using it gets its
 // rules back; without one, the backend stops.
 func (b *Broker) Close() error {
@@ -134,15 +112,14 @@ func (b *Broker) Close() error {
 	}
 	dir := b.opened
 	b.opened = ""
-	var errs []error
 	backends.Range(func(key, v any) bool {
 		if key == dir {
-			errs = append(errs, v.(*backend).leave(b))
+			v.(*backend).leave(b)
 		}
 		return true
 	})
 	_, err := backends.Delete(dir)
-	return errors.Join(append(errs, err)...)
+	return err
 }
 
 // UnmarshalCaddyfile reads
@@ -170,24 +147,19 @@ var backends = caddy.NewUsagePool()
 type backend struct {
 	*embedded.Embedded
 	mu    sync.Mutex // held while a configuration leaves
-	rules succession.Of[*ruleset.Ruleset]
+	rules succession.Of[*ruleset.Rules]
 }
 
 // leave ends the use of b. If b's rules are in force, its configuration failed to
 // start, and leave restores the rules of the previous configuration.
-func (be *backend) leave(b *Broker) error {
+func (be *backend) leave(b *Broker) {
 	be.mu.Lock()
 	defer be.mu.Unlock()
 	before, _ := be.rules.Current()
 	be.rules.Leave(b)
-	after, ok := be.rules.Current()
-	if !ok || after == before {
-		return nil
+	if after, ok := be.rules.Current(); ok && after != before {
+		be.Reload(after)
 	}
-	if err := be.Reload(after); err != nil {
-		return fmt.Errorf("restoring the previous rules: %w", err)
-	}
-	return nil
 }
 
 // Destruct stops the backend.

@@ -34,7 +34,7 @@ var listFields = map[string]string{"page": "pages", "status": "statuses", "conte
 //		keep             <period> <count>
 //	}
 func (p *Parser) parseList() error {
-	l := new(ruleset.List)
+	l := new(ruleset.ListConfig)
 	if !p.AllArgs(&l.Name) {
 		return p.Err("a list needs one name: list <name> { … }")
 	}
@@ -62,7 +62,7 @@ func (p *Parser) parseList() error {
 	return nil
 }
 
-func (p *Parser) parseListOption(l *ruleset.List, path, option string) error {
+func (p *Parser) parseListOption(l *ruleset.ListConfig, path, option string) error {
 	d := p.Dispenser
 	switch option {
 	case "page":
@@ -126,7 +126,7 @@ func (p *Parser) parseListOption(l *ruleset.List, path, option string) error {
 		"votes, dedup, zone, weights, score, boards and keep", option)
 }
 
-func (p *Parser) parseKeep(l *ruleset.List, path string) error {
+func (p *Parser) parseKeep(l *ruleset.ListConfig, path string) error {
 	var period, count string
 	if !p.AllArgs(&period, &count) {
 		return p.Err("keep needs a period and a number, for example: keep day 35")
@@ -153,7 +153,7 @@ func (p *Parser) parseKeep(l *ruleset.List, path string) error {
 //		closes <time>
 //		require_user
 //	}
-func (p *Parser) parseVotes(l *ruleset.List, path string) error {
+func (p *Parser) parseVotes(l *ruleset.ListConfig, path string) error {
 	v := new(ruleset.Votes)
 	l.Votes = v
 	if err := args.Words(p.Dispenser, &v.Options); err != nil {

@@ -3,7 +3,6 @@ package caddyrules
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,11 +15,11 @@ import (
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// Parser reads a ruleset from the options of a Caddyfile, and remembers the
+// Parser reads rules from the options of a Caddyfile, and remembers the
 // position of each part.
 type Parser struct {
 	*caddyfile.Dispenser
-	rules  ruleset.Ruleset
+	rules  ruleset.Config
 	places []place
 }
 
@@ -54,12 +53,25 @@ func (p *Parser) Parse(option string) error {
 	return p.Errf("unknown option %q; options of rules: list, limit, bots and rules_file", option)
 }
 
-// Rules returns the rules, or all their mistakes, each with its file and line.
-func (p *Parser) Rules() (*ruleset.Ruleset, error) {
-	if err := p.check(); err != nil {
-		return nil, err
+// Config returns the rules, or all their mistakes, each with its file and line.
+func (p *Parser) Config() (ruleset.Config, error) {
+	_, err := ruleset.Compile(p.rules)
+	problems := configfile.Problems(errors.Join(err, ValidateIDs(&p.rules)))
+	if len(problems) == 0 {
+		return p.rules, nil
 	}
-	return &p.rules, nil
+	for _, problem := range problems {
+		at := p.find(problem.Path)
+		problem.File, problem.Line = at.file, at.line
+	}
+	slices.SortStableFunc(problems, func(a, b *configfile.Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	errs := make([]error, len(problems))
+	for i, problem := range problems {
+		errs[i] = problem
+	}
+	return ruleset.Config{}, fmt.Errorf("the rules have mistakes:\n%w", errors.Join(errs...))
 }
 
 // mark records the current token as the beginning of a path's value.
@@ -79,37 +91,7 @@ func (p *Parser) find(path string) place {
 	return found
 }
 
-// check returns all mistakes of the rules, each with its place. It provisions a
-// copy, because provisioning fills in defaults, which an adapted configuration
-// omits.
-func (p *Parser) check() error {
-	data, err := json.Marshal(&p.rules)
-	if err != nil {
-		return p.Errf("the rules: %v", err)
-	}
-	var r ruleset.Ruleset
-	if err := json.Unmarshal(data, &r); err != nil {
-		return p.Errf("the rules: %v", err)
-	}
-	problems := configfile.Problems(errors.Join(r.Provision(), ValidateIDs(&r)))
-	if len(problems) == 0 {
-		return nil
-	}
-	for _, problem := range problems {
-		at := p.find(problem.Path)
-		problem.File, problem.Line = at.file, at.line
-	}
-	slices.SortStableFunc(problems, func(a, b *configfile.Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
-	})
-	errs := make([]error, len(problems))
-	for i, problem := range problems {
-		errs[i] = problem
-	}
-	return fmt.Errorf("the rules have mistakes:\n%w", errors.Join(errs...))
-}
-
-func (p *Parser) addList(l *ruleset.List) (path string) {
+func (p *Parser) addList(l *ruleset.ListConfig) (path string) {
 	path = fmt.Sprintf("lists[%d]", len(p.rules.Lists))
 	p.mark("%s", path)
 	p.rules.Lists = append(p.rules.Lists, l)

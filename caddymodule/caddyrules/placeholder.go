@@ -47,7 +47,7 @@ func sameForAll(name string) bool {
 
 // ValidateIDs reports the lists with an id in a form of placeholder that Caddy
 // does not know.
-func ValidateIDs(r *ruleset.Ruleset) error {
+func ValidateIDs(r *ruleset.Config) error {
 	var errs []error
 	for i, l := range r.Lists {
 		if l == nil || l.ID == "" {

@@ -17,7 +17,7 @@ func TestIDsAreValidated(t *testing.T) {
 		"{system.os}-{env.NAME}":       "lists[1].id: {system.os}-{env.NAME} is the same for every request",
 		"{http.request.uri.query.id }": "lists[1].id: \"{http.request.uri.query.id }\" is not a placeholder",
 	} {
-		err := ValidateIDs(&ruleset.Ruleset{Lists: []*ruleset.List{nil, {ID: id}}})
+		err := ValidateIDs(&ruleset.Config{Lists: []*ruleset.ListConfig{nil, {ID: id}}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", id, err, want)
 		}

@@ -24,7 +24,7 @@ func (p *Parser) parseRulesFile() error {
 		return p.Errf("rules_file:\n%v", err)
 	}
 	for _, l := range r.Lists {
-		p.addList(l)
+		p.addList(&l.ListConfig)
 	}
 	for _, l := range r.Limits {
 		p.addLimit(l)

@@ -11,14 +11,6 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-func mustRuleset(tb testing.TB, rs *ruleset.Ruleset) *ruleset.Ruleset {
-	tb.Helper()
-	if err := rs.Provision(); err != nil {
-		tb.Fatal(err)
-	}
-	return rs
-}
-
 // four binds four limits, two of rates and two of calendar windows, and returns a
 // hit that all apply to.
 func four(tb testing.TB) (r *Rules, view, vote *Hit) {

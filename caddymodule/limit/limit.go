@@ -1,4 +1,4 @@
-// Package limit refuses excessive hits, by the limits of a ruleset.
+// Package limit refuses excessive hits, by the limits of the rules.
 //
 // # Counting
 //

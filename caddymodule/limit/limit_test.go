@@ -21,8 +21,8 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // votes.
 func bind(tb testing.TB, l *Limiter, limits ...*ruleset.Limit) (r *Rules, articles, poll *ruleset.List) {
 	tb.Helper()
-	rs := mustRuleset(tb, &ruleset.Ruleset{
-		Lists:  []*ruleset.List{{Name: "articles", Pages: []string{"/{id}"}}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+	rs := ruleset.MustCompile(ruleset.Config{
+		Lists:  []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/{id}"}}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: limits,
 	})
 	return l.Bind(rs.Limits, rs.Lists), rs.Lists[0], rs.Lists[1]
@@ -149,7 +149,7 @@ func TestTimeGoesBack(t *testing.T) {
 func TestUnboundList(t *testing.T) {
 	t.Parallel()
 	r, _, _ := bind(t, New(100), perUser("test", ruleset.Window{Max: 1, Per: "day"}))
-	h := &Hit{List: &ruleset.List{Name: "other"}, User: "ann"}
+	h := &Hit{List: &ruleset.List{ListConfig: ruleset.ListConfig{Name: "other"}}, User: "ann"}
 	if n := take(r, h, noon, 3); n != 3 {
 		t.Errorf("%d hits of a list without limits admitted, want all", n)
 	}
@@ -310,8 +310,8 @@ func TestAppendQuotas(t *testing.T) {
 		{Name: "mail", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 9, Per: "day"}}, When: &ruleset.When{Channels: []string{"mail"}}},
 		{Name: "watch", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 9, Per: "day"}}, Shadow: true},
 	}
-	rs := mustRuleset(t, &ruleset.Ruleset{
-		Lists: []*ruleset.List{
+	rs := ruleset.MustCompile(ruleset.Config{
+		Lists: []*ruleset.ListConfig{
 			{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}, Zone: "Europe/Berlin"},
 			{Name: "other", Votes: &ruleset.Votes{Options: []string{"*"}}, Zone: "Europe/Berlin"},
 		},

@@ -14,7 +14,7 @@ import (
 // a key is a text, a calendar window a list of times, and a bucket a fraction of
 // whole numbers.
 type model struct {
-	rules  *ruleset.Ruleset
+	rules  *ruleset.Rules
 	states map[string]*modelState // by counter and key
 	ids    map[modelID]string     // see modelIdentity
 }
@@ -340,7 +340,7 @@ func (m *model) forget(h *Hit, limit string, t time.Time) {
 }
 
 // reload goes on with another configuration.
-func (m *model) reload(rules *ruleset.Ruleset) {
+func (m *model) reload(rules *ruleset.Rules) {
 	kept := make(map[string]*modelState)
 	for _, list := range rules.Lists {
 		for _, l := range rules.Limits {

@@ -143,15 +143,15 @@ func (p *play) limit(name string) *ruleset.Limit {
 	return l
 }
 
-func (p *play) ruleset(t *testing.T) *ruleset.Ruleset {
-	rs := &ruleset.Ruleset{Lists: []*ruleset.List{
+func (p *play) newRules(t *testing.T) *ruleset.Rules {
+	rs := ruleset.Config{Lists: []*ruleset.ListConfig{
 		{Name: "articles", Pages: []string{"/{id}"}, Zone: p.zone(1)},
 		{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}, Zone: p.zone(2)},
 	}}
 	for i := range 1 + p.IntN(4) {
 		rs.Limits = append(rs.Limits, p.limit(fmt.Sprint("limit-", i)))
 	}
-	return mustRuleset(t, rs)
+	return ruleset.MustCompile(rs)
 }
 
 // zone returns the zone of a list, which no reload changes.
@@ -159,12 +159,12 @@ func (p *play) zone(list uint64) string {
 	return zones[rand.New(rand.NewPCG(p.seed, list)).IntN(len(zones))]
 }
 
-// changed returns the ruleset as an operator may change it.
-func (p *play) changed(t *testing.T) *ruleset.Ruleset {
+// changed returns the rules as an operator may change it.
+func (p *play) changed(t *testing.T) *ruleset.Rules {
 	old := p.model.rules
-	rs := &ruleset.Ruleset{}
+	var rs ruleset.Config
 	for _, list := range old.Lists {
-		rs.Lists = append(rs.Lists, &ruleset.List{Name: list.Name, Pages: list.Pages, Votes: list.Votes, Zone: list.Zone})
+		rs.Lists = append(rs.Lists, &ruleset.ListConfig{Name: list.Name, Pages: list.Pages, Votes: list.Votes, Zone: list.Zone})
 	}
 	for _, limit := range old.Limits {
 		l := *limit
@@ -184,7 +184,7 @@ func (p *play) changed(t *testing.T) *ruleset.Ruleset {
 		}
 		rs.Limits = append(rs.Limits, &l)
 	}
-	return mustRuleset(t, rs)
+	return ruleset.MustCompile(rs)
 }
 
 func (p *play) hit() Hit {
@@ -224,7 +224,7 @@ func (p *play) quotas(t *testing.T, h *Hit, at time.Time) []hit.Quota {
 }
 
 func (p *play) run(t *testing.T) {
-	p.model = &model{rules: p.ruleset(t), states: make(map[string]*modelState), ids: make(map[modelID]string)}
+	p.model = &model{rules: p.newRules(t), states: make(map[string]*modelState), ids: make(map[modelID]string)}
 	p.rules = p.l.Bind(p.model.rules.Limits, p.model.rules.Lists)
 	for _, l := range p.model.rules.Limits {
 		p.log("limit %+v when %+v", *l, l.When)

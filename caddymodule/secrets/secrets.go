@@ -74,10 +74,10 @@ type need struct {
 	zone *time.Location
 }
 
-// neededBy returns the secrets that a ruleset needs: those of the windows that
-// the aggregator counts, for each poll, and the lasting secret, which identifies
-// users in votes.
-func neededBy(r *ruleset.Ruleset) []need {
+// neededBy returns the secrets that rules need: those of the windows that the
+// aggregator counts, for each poll, and the lasting secret, which identifies users
+// in votes.
+func neededBy(r *ruleset.Rules) []need {
 	var needs []need
 	add := func(kind secretKind, zone *time.Location) {
 		same := func(n need) bool { return n.kind == kind && n.zone.String() == zone.String() }
@@ -106,7 +106,7 @@ func neededBy(r *ruleset.Ruleset) []need {
 
 // Enter registers the secrets that a configuration's rules need, until owner
 // leaves. The configuration that entered last decides.
-func (s *Secrets) Enter(owner any, r *ruleset.Ruleset) {
+func (s *Secrets) Enter(owner any, r *ruleset.Rules) {
 	s.needs.Enter(owner, neededBy(r))
 	s.checkNow()
 }

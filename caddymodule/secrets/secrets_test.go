@@ -248,7 +248,7 @@ func TestNames(t *testing.T) {
 
 // pollRules are two polls in two zones with every kind of window, and a list of
 // pages whose limits need no secrets.
-func pollRules(t *testing.T) *ruleset.Ruleset {
+func pollRules(t *testing.T) *ruleset.Rules {
 	t.Helper()
 	r, err := ruleset.ParseYAML("", []byte(`
 lists:
@@ -294,7 +294,7 @@ func TestWanted(t *testing.T) {
 	}
 	day, nextDay := []string{"2026-11-29"}, []string{"2026-11-30"}
 	check(day, nextDay)
-	s.Enter("first", &ruleset.Ruleset{})
+	s.Enter("first", new(ruleset.Rules))
 	check(day, nextDay)
 	s.Enter("second", pollRules(t))
 	check([]string{"2026-11-29", "day-20261129T230000Z", "lasting", "month-20261101T000000Z", "week-20261129T230000Z"},

@@ -52,13 +52,9 @@ const (
 	visitors = 300000
 )
 
-func rules(t testing.TB) *ruleset.Ruleset {
+func rules(t testing.TB) *ruleset.Rules {
 	t.Helper()
-	r := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}}}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}}})
 }
 
 // traffic makes n hits over two hours that end at end.
@@ -125,7 +121,7 @@ func publish(t testing.TB, nc *nats.Conn, hits []hit.Hit, shards int) []uint64 {
 func applied(t testing.TB, nc *nats.Conn, s store.Store, seqs []uint64) time.Duration {
 	t.Helper()
 	in, err := ingest.New(ingest.Options{
-		Conn: nc, Store: s, Rules: func() *ruleset.Ruleset { return theRules }, Owner: "bench",
+		Conn: nc, Store: s, Rules: func() *ruleset.Rules { return theRules }, Owner: "bench",
 		Faults:     faults.New(slog.New(slog.DiscardHandler), "hotboard", faults.Aggregator),
 		Logger:     slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
@@ -160,7 +156,7 @@ func applied(t testing.TB, nc *nats.Conn, s store.Store, seqs []uint64) time.Dur
 	return time.Since(begin)
 }
 
-var theRules *ruleset.Ruleset
+var theRules *ruleset.Rules
 
 func connect(t testing.TB) *nats.Conn {
 	t.Helper()
@@ -212,7 +208,7 @@ func TestApplyRedis(t *testing.T) {
 // check makes sure that the measured run has counted its hits.
 func check(t testing.TB, s store.Store, n int64) {
 	t.Helper()
-	b := board.New(s, func() *ruleset.Ruleset { return theRules }, time.Now)
+	b := board.New(s, func() *ruleset.Rules { return theRules }, time.Now)
 	stats, err := b.Stats(t.Context(), "articles", time.Time{})
 	if err != nil {
 		t.Fatal(err)

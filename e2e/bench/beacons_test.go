@@ -51,7 +51,7 @@ func TestBeaconChain(t *testing.T) {
 	dir := t.TempDir()
 	nc := connect(t)
 	ensure(t, nc, 16)
-	s := startAggregator(t, nc, &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}}})
+	s := startAggregator(t, nc, ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}}}))
 	module := startCaddy(t, dir, "module", beaconEdge(dir, nc), "hotboard")
 	script := post(t, dir, "beacons", "/api/views", `"{\"articleId\":\"a" .. n % 100 .. "\",\"fingerprint\":\"f" .. n .. "\"}"`)
 	chain(t, "beacons, counted", s, "articles", script, module, ">= 10000/s")
@@ -64,12 +64,12 @@ func TestVoteChain(t *testing.T) {
 	dir := t.TempDir()
 	nc := connect(t)
 	ensure(t, nc, 16)
-	s := startAggregator(t, nc, &ruleset.Ruleset{
-		Lists: []*ruleset.List{{Name: "songs", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+	s := startAggregator(t, nc, ruleset.MustCompile(ruleset.Config{
+		Lists: []*ruleset.ListConfig{{Name: "songs", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: []*ruleset.Limit{
 			{Name: "user", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 3, Per: ruleset.PerDay}, {Max: 10, Per: ruleset.PerCampaign}}},
 		},
-	})
+	}))
 	module := startCaddy(t, dir, "module", fmt.Sprintf(`hotboard {
 		dir %s
 		nats %s
@@ -157,7 +157,7 @@ func chain(t *testing.T, name string, s store.Store, list, script, url, goal str
 		fmt.Sprintf("%d accepted in 10 s, all counted %.1f s later", l.requests, (took-10*time.Second).Seconds()), "-", goal)
 }
 
-func startAggregator(t *testing.T, nc *nats.Conn, r *ruleset.Ruleset) store.Store {
+func startAggregator(t *testing.T, nc *nats.Conn, r *ruleset.Rules) store.Store {
 	t.Helper()
 	s, err := redisstore.Open(t.Context(), redisstore.Options{URL: services.StartRedis(t).URL(), Shards: 16})
 	if err != nil {

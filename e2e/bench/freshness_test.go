@@ -40,7 +40,7 @@ func TestFreshness(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "articles"}, {Name: "probes"}}}
+	r := ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}, {Name: "probes"}}})
 	a, err := app.New(app.Options{Store: s, Conn: nc, Rules: r, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -24,18 +24,14 @@ const (
 )
 
 // pollRules has three calendar windows for every vote.
-func pollRules(t testing.TB) *ruleset.Ruleset {
+func pollRules(t testing.TB) *ruleset.Rules {
 	t.Helper()
-	r := &ruleset.Ruleset{
-		Lists: []*ruleset.List{{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+	return ruleset.MustCompile(ruleset.Config{
+		Lists: []*ruleset.ListConfig{{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: []*ruleset.Limit{{Name: "user", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
 			{Max: 1, Per: ruleset.PerHour}, {Max: 2, Per: ruleset.PerDay}, {Max: 5, Per: ruleset.PerCampaign},
 		}}},
-	}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	})
 }
 
 // ballot makes n votes over a day that ends at end, and returns how many of them
@@ -81,7 +77,7 @@ func applyVotes(t *testing.T, what string, s store.Store, n int, goal string) {
 	seqs := publish(t, nc, votes, s.Shards())
 	runtime.GC()
 	took := applied(t, nc, s, seqs)
-	stats, err := board.New(s, func() *ruleset.Ruleset { return theRules }, time.Now).Stats(t.Context(), "poll", time.Time{})
+	stats, err := board.New(s, func() *ruleset.Rules { return theRules }, time.Now).Stats(t.Context(), "poll", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

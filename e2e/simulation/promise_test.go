@@ -18,13 +18,13 @@ const (
 )
 
 // newRules has a list of views and one of votes.
-func newRules() *ruleset.Ruleset {
-	return &ruleset.Ruleset{
-		Lists: []*ruleset.List{{Name: "a"}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+func newRules() *ruleset.Rules {
+	return ruleset.MustCompile(ruleset.Config{
+		Lists: []*ruleset.ListConfig{{Name: "a"}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: []*ruleset.Limit{{Name: "most", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
 			{Max: inMinute, Per: ruleset.PerMinute, Calendar: true}, {Max: inCampaign, Per: ruleset.PerCampaign},
 		}}},
-	}
+	})
 }
 
 // makeVote turns a hit into a vote. The edges refuse none, as if none knew the

@@ -51,7 +51,7 @@ type world struct {
 	design
 	rng   *rand.Rand
 	now   time.Time
-	rules *ruleset.Ruleset
+	rules *ruleset.Rules
 
 	edges []*edge
 	log   *logModel
@@ -87,9 +87,6 @@ func newWorld(seed uint64, d design) *world {
 		aggs:     []*aggregator{{}, {}},
 		mourning: -1,
 		faults:   map[string]int{},
-	}
-	if err := w.rules.Provision(); err != nil {
-		panic(err)
 	}
 	switch w.rng.IntN(4) {
 	case 0:

@@ -27,7 +27,7 @@ func TestPlanAgreesWithRules(t *testing.T) {
 	t.Parallel()
 	const dedup = 10 * time.Minute
 	p, now := testPlan(dedup, 500)
-	classifier, rules := bots.New(nil, 100), new(ruleset.Ruleset)
+	classifier, rules := bots.New(nil, 100), new(ruleset.Rules)
 
 	type pair struct {
 		visitor uint64

@@ -16,13 +16,9 @@ const (
 	googlebot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 )
 
-func provisioned(t testing.TB, b *ruleset.Bots) *ruleset.Bots {
+func compiled(t testing.TB, b *ruleset.Bots) *ruleset.Bots {
 	t.Helper()
-	r := &ruleset.Ruleset{Lists: []*ruleset.List{{Name: "a", Pages: []string{"/{id}"}}}, Bots: b}
-	if err := r.Provision(); err != nil {
-		t.Fatal(err)
-	}
-	return r.Bots
+	return ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "a", Pages: []string{"/{id}"}}}, Bots: b}).Bots
 }
 
 func patterns(t testing.TB, json string) *Patterns {
@@ -36,7 +32,7 @@ func patterns(t testing.TB, json string) *Patterns {
 
 func TestClassify_Order(t *testing.T) {
 	t.Parallel()
-	c := New(provisioned(t, &ruleset.Bots{
+	c := New(compiled(t, &ruleset.Bots{
 		Allow: &ruleset.Clients{UserAgents: []string{"OurMonitor"}, CIDRs: []string{"10.0.0.0/8", "::ffff:172.16.0.0/108"}},
 		Deny:  &ruleset.Clients{UserAgents: []string{"EvilApp"}, CIDRs: []string{"192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "10.6.6.6"}},
 	}), 100)
@@ -177,7 +173,7 @@ func TestClassifyIsConcurrent(t *testing.T) {
 }
 
 func TestClassifyAllocates(t *testing.T) {
-	c := New(provisioned(t, &ruleset.Bots{
+	c := New(compiled(t, &ruleset.Bots{
 		Allow: &ruleset.Clients{CIDRs: []string{"10.0.0.0/8"}},
 		Deny:  &ruleset.Clients{CIDRs: []string{"192.0.2.0/24", "2001:db8::/32"}},
 	}), 100)

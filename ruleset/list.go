@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"mime"
@@ -11,15 +10,7 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must also load in containers without a zone database
-
-	"github.com/hotboard/hotboard/hit"
-	"github.com/hotboard/hotboard/ruleset/configfile"
 )
-
-// Problem is one mistake in a configuration and its place. An error from
-// [Ruleset.Provision], [ParseYAML] or [ParseJSON] holds all of them, see
-// [configfile.Problems].
-type Problem = configfile.Problem
 
 // Defaults of a list.
 const (
@@ -54,97 +45,20 @@ var (
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
-// Provision fills in defaults, compiles the patterns and validates everything.
-// Call it once before any other method; calling it again is allowed. Its error
-// joins a [*Problem] for every mistake; do not use the ruleset after an error.
-func (r *Ruleset) Provision() error {
-	var problems problemList
-	seen := make(map[string]int)
-	for i, l := range r.Lists {
-		at := problemList{path: fmt.Sprintf("lists[%d]", i)}
-		if l == nil {
-			problems.addf(at.path, "empty: a list needs a name")
-			continue
-		}
-		l.provision(&at)
-		if first, ok := seen[l.Name]; ok && l.Name != "" {
-			at.addf("name", "duplicate name %q: lists[%d] has it", l.Name, first)
-		} else {
-			seen[l.Name] = i
-		}
-		problems.errs = append(problems.errs, at.errs...)
-	}
-	names := make(map[string]int)
-	for i, l := range r.Limits {
-		at := problemList{path: fmt.Sprintf("limits[%d]", i)}
-		if l == nil {
-			problems.addf(at.path, "empty: a limit needs name, by and windows")
-			continue
-		}
-		l.provision(&at, r.Lists)
-		if first, ok := names[l.Name]; ok && l.Name != "" {
-			at.addf("name", "duplicate name %q: limits[%d] has it", l.Name, first)
-		} else {
-			names[l.Name] = i
-		}
-		problems.errs = append(problems.errs, at.errs...)
-	}
-	r.provisionQuotas(&problems)
-	if r.Bots != nil {
-		at := problemList{path: "bots"}
-		r.Bots.provision(&at, r)
-		problems.errs = append(problems.errs, at.errs...)
-	}
-	return errors.Join(problems.errs...)
-}
-
-// provisionQuotas checks that a vote can name all quotas that it uses up.
-func (r *Ruleset) provisionQuotas(problems *problemList) {
-	for i, list := range r.Lists {
-		if list == nil || list.Votes == nil {
-			continue
-		}
-		n := 0
-		for _, l := range r.Limits {
-			if l != nil && l.AppliesToList(list.Name) {
-				for j := range l.Windows {
-					if !l.Windows[j].IsRate() {
-						n++
-					}
-				}
-			}
-		}
-		if n > hit.MaxQuotas {
-			problems.addf(fmt.Sprintf("lists[%d]", i), "%d calendar windows of limits apply to its votes, more than %d: restrict some by when.lists", n, hit.MaxQuotas)
-		}
-	}
-}
-
-// problemList collects problems below a path.
-type problemList struct {
-	path string
-	errs []error
-}
-
-func (p *problemList) addf(path, format string, args ...any) {
-	if p.path != "" {
-		path = p.path + "." + path
-	}
-	p.errs = append(p.errs, &Problem{Path: path, Message: fmt.Sprintf(format, args...)})
-}
-
-func (l *List) provision(at *problemList) {
+// compileList returns a list with all defaults filled in.
+func compileList(c *ListConfig, at *problemList) *List {
+	l := &List{ListConfig: *c}
 	if !listName.MatchString(l.Name) {
 		at.addf("name", "invalid name %q: use 1 to 64 of a-z, 0-9, - and _", l.Name)
 	}
 	if l.Votes != nil {
-		l.provisionVotes(at)
+		l.compileVotes(at)
 		if l.Score.Model == "" {
 			l.Score.Model = Count
 		}
 	} else {
-		l.provisionPages(at)
-		l.provisionResponse(at)
+		l.compilePages(at)
+		l.compileResponse(at)
 	}
 	switch {
 	case l.Dedup == 0 && l.Votes != nil:
@@ -153,18 +67,18 @@ func (l *List) provision(at *problemList) {
 	case l.Dedup < Duration(time.Millisecond) || l.Dedup > maxDedup:
 		at.addf("dedup", "%v is not between 1ms and 24h", l.Dedup)
 	}
-	l.provisionZone(at)
+	l.compileZone(at)
 	if l.Weights == nil {
 		l.Weights = new(Weights)
 		l.Weights.SetDefaults()
 	}
 	l.Weights.validate(at)
-	l.Score.provision(at)
-	l.provisionBoards(at)
+	l.Score.compile(at)
+	l.compileBoards(at)
+	return l
 }
 
-func (l *List) provisionPages(at *problemList) {
-	l.patterns = l.patterns[:0]
+func (l *List) compilePages(at *problemList) {
 	shapes := make(map[string]int)
 	for i, s := range l.Pages {
 		path := fmt.Sprintf("pages[%d]", i)
@@ -186,9 +100,9 @@ func (l *List) provisionPages(at *problemList) {
 	}
 }
 
-func (l *List) provisionResponse(at *problemList) {
+func (l *List) compileResponse(at *problemList) {
 	if len(l.Statuses) == 0 {
-		l.Statuses = slices.Clone(defaultStatuses)
+		l.Statuses = defaultStatuses
 	}
 	for i, s := range l.Statuses {
 		switch path := fmt.Sprintf("statuses[%d]", i); {
@@ -200,9 +114,9 @@ func (l *List) provisionResponse(at *problemList) {
 	}
 
 	if len(l.ContentTypes) == 0 {
-		l.ContentTypes = slices.Clone(defaultContentTypes)
+		l.ContentTypes = defaultContentTypes
 	}
-	l.anyType = false
+	l.ContentTypes = slices.Clone(l.ContentTypes)
 	for i, t := range l.ContentTypes {
 		path := fmt.Sprintf("content_types[%d]", i)
 		if t == "*" {
@@ -231,7 +145,7 @@ func (l *List) provisionResponse(at *problemList) {
 	l.PublishedHeader = http.CanonicalHeaderKey(l.PublishedHeader)
 }
 
-func (l *List) provisionZone(at *problemList) {
+func (l *List) compileZone(at *problemList) {
 	if l.Zone == "" {
 		l.Zone = "UTC"
 	}
@@ -242,7 +156,6 @@ func (l *List) provisionZone(at *problemList) {
 		zone = time.UTC
 	}
 	l.zone = zone
-	l.periods.last.Store(nil)
 }
 
 func (w *Weights) validate(at *problemList) {
@@ -259,9 +172,9 @@ func (w *Weights) validate(at *problemList) {
 	}
 }
 
-// provision fills in and checks the settings of the model. Settings of another
+// compile fills in and checks the settings of the model. Settings of another
 // model are errors: they would have no effect.
-func (s *Score) provision(at *problemList) {
+func (s *Score) compile(at *problemList) {
 	if s.Model == "" {
 		s.Model = Gravity
 	}
@@ -306,13 +219,14 @@ func (s *Score) provision(at *problemList) {
 	}
 }
 
-func (l *List) provisionBoards(at *problemList) {
+func (l *List) compileBoards(at *problemList) {
 	if l.Boards != nil && len(l.Boards) == 0 {
 		at.addf("boards", "empty: name at least one board, or remove it to keep hour, day, week, month and all")
 	}
 	if len(l.Boards) == 0 {
-		l.Boards = slices.Clone(Periods)
+		l.Boards = Periods
 	}
+	l.Boards = slices.Clone(l.Boards)
 	valid := true
 	for i, p := range l.Boards {
 		switch path := fmt.Sprintf("boards[%d]", i); {

@@ -1,30 +1,19 @@
-// Package ruleset defines what Hotboard counts and how: lists, the requests that
-// are views of their items, limits, bots, scoring and boards.
-//
-// It is declarative and pure. It opens no file and no connection, does not depend
-// on Caddy or a store, and is safe for concurrent use once [Ruleset.Provision]
-// has returned. One schema has three spellings: a YAML file, Caddy's JSON and the
-// Caddyfile. All three produce a [Ruleset].
 package ruleset
 
-import (
-	"slices"
-	"time"
-)
-
-// Ruleset is everything an operator can tune while Hotboard runs.
-type Ruleset struct {
+// Config is a configuration: rules as somebody wrote them, in a YAML file, in
+// Caddy's JSON or in a Caddyfile. It is everything an operator can tune while
+// Hotboard runs. [Compile] makes [Rules] of it.
+type Config struct {
 	// Lists are tried in order. A request may be a view in several of them.
-	Lists []*List `json:"lists,omitempty"`
+	Lists []*ListConfig `json:"lists,omitempty"`
 	// Limits cap hits per key. A hit must pass all limits that apply to it.
 	Limits []*Limit `json:"limits,omitempty"`
 	// Bots configures which clients are bots. Default: the built-in rules alone.
 	Bots *Bots `json:"bots,omitempty"`
 }
 
-// List is one set of items that Hotboard ranks against each other, for example
-// the articles of a site.
-type List struct {
+// ListConfig configures one [List].
+type ListConfig struct {
 	// Name is 1 to 64 of a-z, 0-9, - and _; unique.
 	Name string `json:"name"`
 	// Pages are path patterns such as /blog/{year}/{slug} or /news/{id}.html. A
@@ -70,12 +59,6 @@ type List struct {
 	// Keep is the number of closed periods to keep beside the current one.
 	// Default: hour 48, day 35, week 10, month 13.
 	Keep map[Period]int `json:"keep,omitempty"`
-
-	// Set by Provision.
-	patterns []*pattern // compiled Pages
-	anyType  bool       // ContentTypes has "*"
-	zone     *time.Location
-	periods  periodCache
 }
 
 // Weights turn views into points: a counted view adds PV, a unique one UV more. A
@@ -134,6 +117,3 @@ const (
 	Month Period = "month"
 	All   Period = "all"
 )
-
-// Keeps reports whether the list has a board of the period p.
-func (l *List) Keeps(p Period) bool { return slices.Contains(l.Boards, p) }
