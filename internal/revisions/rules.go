@@ -7,7 +7,7 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-type rules = ruleset.Ruleset
+type rules = ruleset.Rules
 
 func documentOf(r *rules) []byte {
 	doc, err := json.Marshal(r)
