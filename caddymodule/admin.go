@@ -51,9 +51,11 @@ func (*AdminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{{Pattern: adminPath, Handler: handler}, {Pattern: adminPath + "-/ready", Handler: handler}}
 }
 
-// adminRequest is a request for the admin API with the configuration in force.
+// adminRequest is a request for the admin API with the configuration and the rules
+// in force.
 type adminRequest struct {
 	*http.Request
+	*generation
 	app *App
 	rt  *runtime
 }
@@ -85,11 +87,12 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	if app == nil {
 		return adminError(http.StatusServiceUnavailable, "no configuration with the app hotboard is running")
 	}
+	req := adminRequest{r, app.generation.Load(), app, rt}
 	if path == "-/ready" {
-		adminReady(w, adminRequest{r, app, rt})
+		adminReady(w, req)
 		return nil
 	}
-	answer, err := endpoint(adminRequest{r, app, rt})
+	answer, err := endpoint(req)
 	if err != nil {
 		return err
 	}
@@ -148,7 +151,7 @@ func adminSamples(r adminRequest) (any, error) {
 			return nil, adminError(http.StatusBadRequest, "limit: %q is not a number from 1 to %d", s, most)
 		}
 	}
-	if list := q.Get("list"); list != "" && r.app.rules.List(list) == nil {
+	if list := q.Get("list"); list != "" && r.rules.List(list) == nil {
 		return nil, adminError(http.StatusNotFound, "unknown list %q", list)
 	}
 	return struct {
@@ -172,9 +175,9 @@ func adminLimits(r adminRequest) (any, error) {
 		Estimated uint64       `json:"estimated"`
 		Limits    []limitState `json:"limits"`
 	}{stats.Keys, stats.MaxKeys, stats.Reclaimed, stats.Estimated, []limitState{}}
-	for _, l := range r.app.rules.Limits {
+	for _, l := range r.rules.Limits {
 		s := limitState{l, make(map[string]uint64)}
-		for _, list := range r.app.rules.Lists {
+		for _, list := range r.rules.Lists {
 			switch {
 			case !l.AppliesToList(list.Name):
 			case l.Shadow:
@@ -222,7 +225,7 @@ type windowState struct {
 // adminLimit answers POST and DELETE /hotboard/limits/<name>: it returns or
 // resets the counts of the key in the body.
 func adminLimit(r adminRequest, name string) (any, error) {
-	l := r.app.rules.Limit(name)
+	l := r.rules.Limit(name)
 	if l == nil {
 		return nil, adminError(http.StatusNotFound, "unknown limit %q", name)
 	}
@@ -230,7 +233,7 @@ func adminLimit(r adminRequest, name string) (any, error) {
 	if err := readAdminBody(r, &key); err != nil {
 		return nil, err
 	}
-	c, list, err := key.client(r.app, l)
+	c, list, err := key.client(r.generation, l)
 	if err != nil {
 		return nil, err
 	}
@@ -238,12 +241,12 @@ func adminLimit(r adminRequest, name string) (any, error) {
 	var quotas []hit.Quota
 	if list.Votes != nil {
 		var known bool
-		if quotas, known = r.app.limits.AppendQuotas(nil, &x, c.time, r.rt.secrets.Shared); !known {
+		if quotas, known = r.limits.AppendQuotas(nil, &x, c.time, r.rt.secrets.Shared); !known {
 			return nil, adminError(http.StatusServiceUnavailable, "the edge does not have the shared secrets yet: see the metric hotboard_edge_salt_shared")
 		}
 	}
 	if r.Method == http.MethodDelete {
-		r.app.limits.Reset(name, &x, quotas)
+		r.limits.Reset(name, &x, quotas)
 		return nil, nil
 	}
 	answer := struct {
@@ -251,7 +254,7 @@ func adminLimit(r adminRequest, name string) (any, error) {
 		List    string        `json:"list"`
 		Windows []windowState `json:"windows"`
 	}{l.Name, list.Name, []windowState{}}
-	for _, s := range r.app.limits.Look(name, &x, quotas, c.time) {
+	for _, s := range r.limits.Look(name, &x, quotas, c.time) {
 		answer.Windows = append(answer.Windows, stateOf(s))
 	}
 	return answer, nil
@@ -265,11 +268,11 @@ func stateOf(s limit.State) windowState {
 }
 
 // client returns the client of a limit's key, and the list.
-func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.List, err error) {
+func (k *limitKey) client(g *generation, l *ruleset.Limit) (c client, list *ruleset.List, err error) {
 	bad := func(format string, args ...any) (client, *ruleset.List, error) {
 		return c, nil, adminError(http.StatusBadRequest, format, args...)
 	}
-	if list = k.list(app, l); list == nil {
+	if list = k.list(g, l); list == nil {
 		return bad("list: name a list of the limit %s", l.Name)
 	}
 	c = client{time: clock.Now(), userAgent: k.UserAgent, user: k.User, channel: k.Channel}
@@ -282,7 +285,7 @@ func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.L
 	if k.Visitor != "" {
 		c.who = visitors.Named(k.Visitor)
 	}
-	c.bot = app.bots.Classify(k.UserAgent, c.ip)
+	c.bot = g.bots.Classify(k.UserAgent, c.ip)
 	if k.Device != "" {
 		c.bot.Device = k.Device
 	}
@@ -305,9 +308,9 @@ func (k *limitKey) client(app *App, l *ruleset.Limit) (c client, list *ruleset.L
 }
 
 // list returns the list of a key. The default is the limit's only list.
-func (k *limitKey) list(app *App, l *ruleset.Limit) *ruleset.List {
+func (k *limitKey) list(g *generation, l *ruleset.Limit) *ruleset.List {
 	var found []*ruleset.List
-	for _, list := range app.rules.Lists {
+	for _, list := range g.rules.Lists {
 		if l.AppliesToList(list.Name) && (k.List == "" || k.List == list.Name) {
 			found = append(found, list)
 		}
@@ -337,7 +340,7 @@ func adminBots(r adminRequest) (any, error) {
 			return nil, adminError(http.StatusBadRequest, "ip: not an address such as 192.0.2.7 or 2001:db8::7")
 		}
 	}
-	v := r.app.bots.Classify(*body.UserAgent, ip)
+	v := r.bots.Classify(*body.UserAgent, ip)
 	answer := struct {
 		Bot       bool   `json:"bot"`
 		Class     string `json:"class,omitempty"`
@@ -346,7 +349,7 @@ func adminBots(r adminRequest) (any, error) {
 		CountedOn string `json:"counted_on,omitempty"` // the list that counts such bots
 	}{Bot: v.Bot, Class: v.Class, Reason: v.Reason, Device: v.Device}
 	if v.Bot {
-		answer.CountedOn = nameOf(r.app.rules.CountBot(v.Class))
+		answer.CountedOn = nameOf(r.rules.CountBot(v.Class))
 	}
 	return answer, nil
 }

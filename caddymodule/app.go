@@ -21,10 +21,8 @@ import (
 
 	"github.com/hotboard/hotboard/caddymodule/botsfile"
 	"github.com/hotboard/hotboard/caddymodule/caddyrules"
-	"github.com/hotboard/hotboard/caddymodule/limit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
-	"github.com/hotboard/hotboard/ruleset/bots"
 )
 
 func init() {
@@ -60,13 +58,11 @@ type App struct {
 	// less than 150 MB, allocated on demand. Default: 1000000.
 	LimitKeys int `json:"limit_keys,omitempty"`
 
-	broker   Broker
-	rules    *ruleset.Rules
-	bots     *bots.Classifier
-	botsFile *botsfile.File // nil if there is none
-	limits   *limit.Rules   // set once rt is
-	watching context.CancelFunc
-	watcher  sync.WaitGroup
+	broker     Broker
+	generation atomic.Pointer[generation]
+	botsFile   *botsfile.File // nil if there is none
+	watching   context.CancelFunc
+	watcher    sync.WaitGroup
 
 	// rt is the runtime of this configuration: nil before the start, or if
 	// acquiring it failed.
@@ -84,12 +80,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-const (
-	// botCache is the number of User-Agents with a cached verdict.
-	botCache = 16384
-	// defaultLimitKeys is the default of LimitKeys.
-	defaultLimitKeys = 1_000_000
-)
+// defaultLimitKeys is the default of LimitKeys.
+const defaultLimitKeys = 1_000_000
 
 // Provision prepares the app. It writes no file and connects to nothing, so that
 // a configuration can be validated while another runs.
@@ -98,15 +90,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := errors.Join(err, caddyrules.ValidateIDs(&a.Config)); err != nil {
 		return fmt.Errorf("the rules have mistakes:\n%w", err)
 	}
-	a.rules = rules
-	a.bots = bots.New(a.rules.Bots, botCache)
-	if a.rules.Bots != nil && a.rules.Bots.File != "" {
-		file, err := botsfile.Open(a.rules.Bots.File, a.bots, ctx.Logger().Named("bots"))
+	if rules.Bots != nil && rules.Bots.File != "" {
+		file, err := botsfile.Open(rules.Bots.File, ctx.Logger().Named("bots"))
 		if err != nil {
 			return fmt.Errorf("bots.file: %w", err)
 		}
 		a.botsFile = file
 	}
+	a.generation.Store(newGeneration(rules, a.botsFile))
 	switch {
 	case a.LimitKeys == 0:
 		a.LimitKeys = defaultLimitKeys
@@ -147,7 +138,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: a.rules})
+	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: a.generation.Load().rules})
 	if err != nil {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
@@ -181,7 +172,7 @@ func (a *App) acquire() (*runtime, error) {
 		a.tried = err
 		return nil, err
 	}
-	a.limits = rt.limits.Bind(a.rules.Limits, a.rules.Lists)
+	a.generation.Load().bind(rt.limits)
 	a.rt.Store(rt)
 	return rt, nil
 }
@@ -206,7 +197,7 @@ func (a *App) Cleanup() error {
 		// while the connection still exists.
 		errs = append(errs, releaseRuntime(a.Dir))
 		rt.leave(a)
-		a.limits.Release()
+		a.generation.Load().limits.Release()
 	}
 	if a.broker != nil {
 		errs = append(errs, a.broker.Close())

@@ -25,7 +25,7 @@ type beaconAnswer struct {
 
 // serveViews answers POST /api/views: one beacon or an array of beacons. After a
 // 202, the views are on disk.
-func (h *Handler) serveViews(w http.ResponseWriter, r *http.Request) *problem {
+func (h *instance) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
 	}
@@ -84,7 +84,7 @@ type accepted struct {
 
 // takeReports stores the views of reports that the limits admit. An error means
 // that none is stored, or that the visitor has disconnected.
-func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (answer beaconAnswer, err error) {
+func (h *instance) takeReports(r *http.Request, rt *runtime, reports []report) (answer beaconAnswer, err error) {
 	var taken []accepted
 	var hits []hit.Hit
 	for i := range reports {
@@ -130,14 +130,14 @@ func (h *Handler) takeReports(r *http.Request, rt *runtime, reports []report) (a
 }
 
 // judgeBeacon returns why a beacon's views do not count, or nothing.
-func (h *Handler) judgeBeacon(r *http.Request, c *client) ruleset.Reason {
-	return h.app.rules.Judge(ruleset.Request{
+func (h *instance) judgeBeacon(r *http.Request, c *client) ruleset.Reason {
+	return h.rules.Judge(ruleset.Request{
 		Kind: ruleset.BeaconRequest, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut,
 	}).Against
 }
 
 // servePut answers PUT <page>/view at once; the outbox writes the view later.
-func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []ruleset.Target) *problem {
+func (h *instance) servePut(w http.ResponseWriter, r *http.Request, targets []ruleset.Target) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
 	}
@@ -170,7 +170,7 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, targets []rul
 
 // offerReport offers a reported view to the outbox if limits admit it, and
 // returns Counted or the reason against it.
-func (h *Handler) offerReport(c *client, t *ruleset.Target) ruleset.Reason {
+func (h *instance) offerReport(c *client, t *ruleset.Target) ruleset.Reason {
 	limited, not := h.charge(c, t.List, t.Item)
 	if limited != "" {
 		return limited

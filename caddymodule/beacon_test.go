@@ -329,7 +329,7 @@ func FuzzBeacon(f *testing.F) {
 	}
 	log := startLog(f, 1)
 	e := startEdge(f, log, site("fuzzed"))
-	h := provisionedHandler(f, e)
+	h := provisionedHandler(f, e).current()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := httptest.NewRecorder()
 		r := caddyhttp.PrepareRequest(fetch(http.MethodPost, "/api/views", string(body)), caddy.NewReplacer(), w, e.Server)

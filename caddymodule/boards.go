@@ -13,7 +13,7 @@ import (
 
 // serveBoards answers a reading endpoint with the aggregators' latest answer.
 // path is the escaped path, without the prefix.
-func (h *Handler) serveBoards(w http.ResponseWriter, r *http.Request, path, rawQuery string) *problem {
+func (h *instance) serveBoards(w http.ResponseWriter, r *http.Request, path, rawQuery string) *problem {
 	var body []byte
 	if r.Method == http.MethodPost {
 		var p *problem

@@ -226,7 +226,7 @@ func TestStaleBoard(t *testing.T) {
 func TestPrefixOfAnyText(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "/stats", "/métriques", "/my stats"} {
-		h := &Handler{Prefix: prefix}
+		h := &instance{Handler: &Handler{Prefix: prefix}}
 		r := httptest.NewRequest(http.MethodPost, (&url.URL{Path: prefix + "/hot"}).EscapedPath(), nil)
 		w := httptest.NewRecorder()
 		if !h.serveEndpoint(w, r, r.URL) || w.Code != http.StatusMethodNotAllowed {

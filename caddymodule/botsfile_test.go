@@ -54,7 +54,7 @@ func TestBotsFile(t *testing.T) {
 	judge(ruleset.Bot)
 	write(`[]`)
 	settle(t, "the changed file to be read", func() bool {
-		return !e.app.bots.Classify(firefox, clientAddr(t, "192.0.2.1")).Bot
+		return !e.app.generation.Load().bots.Classify(firefox, clientAddr(t, "192.0.2.1")).Bot
 	})
 	judge(ruleset.Counted)
 

@@ -37,7 +37,7 @@ type client struct {
 
 // clientOf identifies the sender of r. Call it before later handlers, because
 // they may change the request.
-func (h *Handler) clientOf(r *http.Request) client {
+func (h *instance) clientOf(r *http.Request) client {
 	c := client{time: clock.Now(), ip: clientIP(r), userAgent: first(r.Header["User-Agent"])}
 	c.who = visitors.Client(c.ip, c.userAgent)
 	if name := evaluate(r, h.Visitor); name != "" {
@@ -45,7 +45,7 @@ func (h *Handler) clientOf(r *http.Request) client {
 	}
 	c.user = evaluate(r, h.User)
 	c.channel = h.channelOf(r)
-	c.bot = h.app.bots.Classify(c.userAgent, c.ip)
+	c.bot = h.bots.Classify(c.userAgent, c.ip)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -80,12 +81,10 @@ type Handler struct {
 	// not permanently. Default: false.
 	DebugHeader bool `json:"debug_header,omitempty"`
 
-	app      *App
-	logger   *zap.Logger
-	lists    []*ruleset.List
-	every    bool // lists are all lists
-	verdicts map[string]verdicts
-	script   *script.Script
+	app    *App
+	logger *zap.Logger
+	script *script.Script
+	latest atomic.Pointer[instance]
 }
 
 // CaddyModule returns the Caddy module information.
@@ -104,25 +103,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.app = app.(*App)
-	if len(h.app.rules.Lists) == 0 {
+	rules := h.app.generation.Load().rules
+	if len(rules.Lists) == 0 {
 		return errors.New("no lists: add one to the app hotboard (in a Caddyfile: the global option hotboard)")
 	}
-	h.lists, h.every = h.app.rules.Lists, true
-	if len(h.Lists) > 0 {
-		h.lists, h.every = nil, false
-		for _, name := range h.Lists {
-			l := h.app.rules.List(name)
-			if l == nil {
-				return fmt.Errorf("lists: unknown list %q", name)
-			}
-			h.lists = append(h.lists, l)
+	for _, name := range h.Lists {
+		if rules.List(name) == nil {
+			return fmt.Errorf("lists: unknown list %q", name)
 		}
-	}
-	h.verdicts = map[string]verdicts{"": {
-		ruleset.NoItem: newVerdict("", ruleset.NoItem), ruleset.UnknownList: newVerdict("", ruleset.UnknownList),
-	}}
-	for _, l := range h.app.rules.Lists { // any list may count bots
-		h.verdicts[l.Name] = verdictsOf(l, h.app.rules.Limits)
 	}
 	h.script = script.New(h.HonorOptOut)
 	return h.validate()
@@ -130,10 +118,42 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 // ServeHTTP counts or answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	ctx := r.Context()
-	if ctx.Value(caddyhttp.ErrorCtxKey) != nil {
+	if r.Context().Value(caddyhttp.ErrorCtxKey) != nil {
 		return next.ServeHTTP(w, r) // an error page; its request was already judged
 	}
+	return h.current().serve(w, r, next)
+}
+
+// instance is a handler with one generation of the rules. A request meets one
+// instance from its arrival to its hit, whatever happens to the rules meanwhile.
+type instance struct {
+	*Handler
+	*generation
+	lists []*ruleset.List // of this handler
+	every bool            // lists are all lists
+}
+
+// current returns the instance with the rules in force.
+func (h *Handler) current() *instance {
+	g := h.app.generation.Load()
+	if in := h.latest.Load(); in != nil && in.generation == g {
+		return in
+	}
+	in := &instance{Handler: h, generation: g, lists: g.rules.Lists, every: true}
+	if len(h.Lists) > 0 {
+		in.lists, in.every = nil, false
+		for _, name := range h.Lists {
+			if l := g.rules.List(name); l != nil {
+				in.lists = append(in.lists, l)
+			}
+		}
+	}
+	h.latest.Store(in)
+	return in
+}
+
+func (h *instance) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	ctx := r.Context()
 	asked := r.URL
 	if orig, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		asked = orig.URL
@@ -150,26 +170,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 }
 
 // serveEndpoint answers r if it is for an endpoint.
-func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *url.URL) bool {
+func (h *instance) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *url.URL) bool {
 	if rest, ok := strings.CutPrefix(asked.Path, h.Prefix); ok && (rest == "/hot" || rest == script.Path || strings.HasPrefix(rest, "/api/")) {
 		if rest == script.Path {
-			h.serve(w, r, "GET, HEAD", func(w http.ResponseWriter, r *http.Request) *problem {
+			h.answer(w, r, "GET, HEAD", func(w http.ResponseWriter, r *http.Request) *problem {
 				h.script.ServeHTTP(w, r)
 				return nil
 			})
 			return true
 		}
 		if rest == "/api/views" {
-			h.serve(w, r, http.MethodPost, h.serveViews)
+			h.answer(w, r, http.MethodPost, h.serveViews)
 			return true
 		}
 		if rest == "/api/votes" {
-			h.serve(w, r, http.MethodPost, h.serveVotes)
+			h.answer(w, r, http.MethodPost, h.serveVotes)
 			return true
 		}
 		// escaped, because an item's id may contain a slash
 		if path := strings.TrimPrefix(asked.EscapedPath(), (&url.URL{Path: h.Prefix}).EscapedPath()); reading.Serves(path) {
-			h.serve(w, r, reading.Methods(path), func(w http.ResponseWriter, r *http.Request) *problem {
+			h.answer(w, r, reading.Methods(path), func(w http.ResponseWriter, r *http.Request) *problem {
 				return h.serveBoards(w, r, path, asked.RawQuery)
 			})
 			return true
@@ -180,7 +200,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 			// A list without page patterns lacks these endpoints.
 			targets := slices.DeleteFunc(h.match(nil, page), func(t ruleset.Target) bool { return len(t.List.Pages) == 0 })
 			if len(targets) > 0 {
-				h.serve(w, r, http.MethodPut, func(w http.ResponseWriter, r *http.Request) *problem {
+				h.answer(w, r, http.MethodPut, func(w http.ResponseWriter, r *http.Request) *problem {
 					return h.servePut(w, r, targets)
 				})
 				return true
@@ -190,8 +210,8 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, asked *u
 	return false
 }
 
-// serve does the common part of all endpoints.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, methods string, endpoint func(http.ResponseWriter, *http.Request) *problem) {
+// answer does the common part of all endpoints.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, methods string, endpoint func(http.ResponseWriter, *http.Request) *problem) {
 	h.AllowOrigins.share(w, r)
 	if r.Method == http.MethodOptions && len(h.AllowOrigins) > 0 {
 		h.AllowOrigins.preflight(w, methods)
@@ -209,8 +229,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, methods string, 
 }
 
 // match appends to dst the items of this site's lists that have the page path.
-func (h *Handler) match(dst []ruleset.Target, path string) []ruleset.Target {
-	dst = h.app.rules.Match(dst, path)
+func (h *instance) match(dst []ruleset.Target, path string) []ruleset.Target {
+	dst = h.rules.Match(dst, path)
 	if h.every {
 		return dst
 	}

@@ -212,6 +212,9 @@ func provisionEdge(t testing.TB, config string) (*edge, error) {
 	return e, nil
 }
 
+// rules returns the rules in force.
+func (e *edge) rules() *ruleset.Rules { return e.app.generation.Load().rules }
+
 func edgeOf(t testing.TB, ctx caddy.Context) *edge {
 	t.Helper()
 	httpApp, err := ctx.App("http")

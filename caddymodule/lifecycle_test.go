@@ -363,6 +363,7 @@ func TestEverythingAway(t *testing.T) {
 func TestAcquireBeforeStartAndAfterCleanup(t *testing.T) {
 	dir := t.TempDir()
 	app := &App{Dir: dir, broker: &NATSBroker{Shards: 1}}
+	app.generation.Store(newGeneration(new(ruleset.Rules), nil))
 	first, err := app.acquire() // a request that comes before Start
 	if err != nil {
 		t.Fatal(err)

@@ -11,15 +11,15 @@ type uncharged []*ruleset.Limit
 
 // charge charges a view of an item to the limits. It returns nothing, or the
 // reason of the limit that refuses it. takeBack needs the other result.
-func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reason, uncharged) {
-	if len(h.app.rules.Limits) == 0 {
+func (h *instance) charge(c *client, l *ruleset.List, item string) (ruleset.Reason, uncharged) {
+	if len(h.rules.Limits) == 0 {
 		return "", nil
 	}
 	if _, err := h.app.acquire(); err != nil {
 		return "", nil // the limiter counts nothing either
 	}
 	x := c.limited(l, item)
-	d := h.app.limits.Take(&x, nil, c.time)
+	d := h.limits.Take(&x, nil, c.time)
 	countShadowed(l, &d)
 	if d.Refused != nil {
 		return d.Refused.Reason(), nil
@@ -28,12 +28,12 @@ func (h *Handler) charge(c *client, l *ruleset.List, item string) (ruleset.Reaso
 }
 
 // takeBack undoes charge for a view that was not stored.
-func (h *Handler) takeBack(c *client, l *ruleset.List, item string, not uncharged) {
-	if len(h.app.rules.Limits) == 0 || h.app.rt.Load() == nil {
+func (h *instance) takeBack(c *client, l *ruleset.List, item string, not uncharged) {
+	if len(h.rules.Limits) == 0 || h.app.rt.Load() == nil {
 		return
 	}
 	x := c.limited(l, item)
-	h.app.limits.Undo(&x, nil, c.time, not...)
+	h.limits.Undo(&x, nil, c.time, not...)
 }
 
 // countShadowed counts hits that limits in shadow would have refused.

@@ -139,8 +139,8 @@ func TestDroppedViewsUseNothingUp(t *testing.T) {
 	if a := beaconReply(t, w); a != (beaconAnswer{OK: true, Accepted: 1, Reason: "limited:two"}) {
 		t.Errorf("after a view: %s, want room for one", w.Body)
 	}
-	x := (&client{ip: clientAddr(t, "192.0.2.1")}).limited(provisionedHandler(t, e).lists[0], "a")
-	if s := e.app.limits.Look("dry", &x, nil, clock.Now()); s[0].Remaining != 0 {
+	x := (&client{ip: clientAddr(t, "192.0.2.1")}).limited(provisionedHandler(t, e).current().lists[0], "a")
+	if s := e.app.generation.Load().limits.Look("dry", &x, nil, clock.Now()); s[0].Remaining != 0 {
 		t.Errorf("the limit in shadow has room for %d after two views, of which it would have admitted one", s[0].Remaining)
 	}
 }
@@ -286,7 +286,7 @@ func TestFlood(t *testing.T) {
 		for range log.hits { // there are too many of them for the test's log
 		}
 	}()
-	h := provisionedHandler(t, e)
+	h := provisionedHandler(t, e).current()
 	list0 := h.lists[0]
 	memory := func() uint64 {
 		goruntime.GC()

@@ -50,7 +50,7 @@ type report struct {
 }
 
 // readBeacons checks all beacons, and describes the first mistake.
-func (h *Handler) readBeacons(r *http.Request, c *client, beacons []beacon) ([]report, *problem) {
+func (h *instance) readBeacons(r *http.Request, c *client, beacons []beacon) ([]report, *problem) {
 	reports := make([]report, len(beacons))
 	for i := range beacons {
 		reports[i].client = *c
@@ -64,7 +64,7 @@ func (h *Handler) readBeacons(r *http.Request, c *client, beacons []beacon) ([]r
 	return reports, nil
 }
 
-func (h *Handler) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
+func (h *instance) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
 	bad := func(code, format string, args ...any) *problem {
 		return refuse(http.StatusBadRequest, code, format, args...)
 	}
@@ -107,7 +107,7 @@ func (h *Handler) readBeacon(r *http.Request, b *beacon, rep *report) *problem {
 }
 
 // listNamed returns the list of a beacon. The default is the only list.
-func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
+func (h *instance) listNamed(name string) (*ruleset.List, *problem) {
 	var views []*ruleset.List
 	for _, l := range h.lists {
 		switch {
@@ -130,8 +130,8 @@ func (h *Handler) listNamed(name string) (*ruleset.List, *problem) {
 }
 
 // takesBeacons reports whether a page's script can report views of a list.
-func (h *Handler) takesBeacons(l *ruleset.List) bool {
-	return l.Votes == nil && !h.app.rules.CountsBots(l.Name)
+func (h *instance) takesBeacons(l *ruleset.List) bool {
+	return l.Votes == nil && !h.rules.CountsBots(l.Name)
 }
 
 // reported is a view from a report, or the reason why the report has none.
@@ -147,7 +147,7 @@ type reported struct {
 // removes from the waiting ones, or else the views of the page's path; and the
 // view of the named item. It returns at least one. rt is nil if the views must
 // not count.
-func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported {
+func (h *instance) viewsOf(r *http.Request, rt *runtime, rep *report) []reported {
 	var views []reported
 	if rep.page != nil && rt != nil {
 		key := rt.pending.KeyOf(rep.client.ip, rep.client.userAgent, r.Host, rep.page)
@@ -180,7 +180,7 @@ func (h *Handler) viewsOf(r *http.Request, rt *runtime, rep *report) []reported 
 
 // viewsOfPage returns the views of a reported page's items, or one with NoItem if
 // there are none.
-func (h *Handler) viewsOfPage(r *http.Request, rep *report) []reported {
+func (h *instance) viewsOfPage(r *http.Request, rep *report) []reported {
 	var views []reported
 	var asked *http.Request // for the page
 	for _, t := range h.match(nil, rep.page.Path) {

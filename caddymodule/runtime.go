@@ -27,6 +27,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // runtimes holds the state that outlives a configuration, by data directory. A
@@ -50,8 +51,6 @@ type runtime struct {
 	visitors *visitors.Pseudonyms
 	boards   *boards.Boards
 	conns    succession.Of[*nats.Conn]
-	// rules are the limits that receive the aggregators' counts.
-	rules    succession.Of[*limit.Rules]
 	outcomes *outcomes.Outcomes
 	apps     succession.Of[*App]
 
@@ -80,31 +79,44 @@ func acquireRuntime(dir string, shards int) (*runtime, error) {
 // enter puts the connection and the settings of a configuration in force.
 func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.conns.Enter(a, conn)
-	rt.rules.Enter(a, a.limits)
 	rt.outcomes.Follow(conn)
 	rt.apps.Enter(a, a)
 	rt.limits.SetMaxKeys(a.LimitKeys)
-	rt.secrets.Enter(a, a.rules)
+	rt.secrets.Check()
 }
 
 // leave removes them, so that those of the previous configuration, if it still
 // exists, are in force again.
 func (rt *runtime) leave(a *App) {
 	rt.conns.Leave(a)
-	rt.rules.Leave(a)
 	conn, _ := rt.conns.Current() // nil if no configuration is left
 	rt.outcomes.Follow(conn)
 	rt.apps.Leave(a)
-	rt.secrets.Leave(a)
 	if last, ok := rt.apps.Current(); ok {
 		rt.limits.SetMaxKeys(last.LimitKeys)
 	}
 }
 
+// generation returns the rules in force, or nil if there is no configuration.
+func (rt *runtime) generation() *generation {
+	if a, ok := rt.apps.Current(); ok {
+		return a.generation.Load()
+	}
+	return nil
+}
+
+// rules returns the rules in force, or nil if there is no configuration.
+func (rt *runtime) rules() *ruleset.Rules {
+	if g := rt.generation(); g != nil {
+		return g.rules
+	}
+	return nil
+}
+
 // learn passes an aggregator's count to the limits in force.
 func (rt *runtime) learn(used hit.UsedQuota) {
-	if rules, ok := rt.rules.Current(); ok {
-		rules.Learn(used)
+	if g := rt.generation(); g != nil {
+		g.limits.Learn(used)
 	}
 }
 
@@ -131,7 +143,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err := datadir.Tidy(dir); err != nil {
 		currentlog.Logger("hotboard").Warn("cannot remove files left by a crash; they do no harm", zap.Error(err))
 	}
-	rt.secrets = secrets.Open(filepath.Join(dir, "salts.json"), rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
+	rt.secrets = secrets.Open(filepath.Join(dir, "salts.json"), rt.rules, rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
 	var err error
 	rt.outbox, err = outbox.Open(outbox.Options{Dir: filepath.Join(dir, "spool"), Shards: shards, Faults: rt.faults, Logger: currentlog.Logger("hotboard.outbox")})
 	if err != nil {

@@ -65,7 +65,7 @@ func verdictsOf(l *ruleset.List, limits []*ruleset.Limit) verdicts {
 // conclude counts the verdict on a request of c for an item, sets it for the
 // access log, and adds a sample. With several lists, the log has the last
 // verdict. The list is nil for a request without one.
-func (h *Handler) conclude(r *http.Request, c *client, l *ruleset.List, item string, reason ruleset.Reason) {
+func (h *instance) conclude(r *http.Request, c *client, l *ruleset.List, item string, reason ruleset.Reason) {
 	name := nameOf(l)
 	v, ok := h.verdicts[name][reason]
 	if !ok { // a verdict of a newer aggregator
@@ -77,7 +77,7 @@ func (h *Handler) conclude(r *http.Request, c *client, l *ruleset.List, item str
 }
 
 // sample keeps a sample of a request if there is room for its reason.
-func (h *Handler) sample(r *http.Request, c *client, list, item string, reason ruleset.Reason) {
+func (h *instance) sample(r *http.Request, c *client, list, item string, reason ruleset.Reason) {
 	rt := h.app.rt.Load()
 	if rt == nil || !rt.samples.Admits(reason, c.time) {
 		return

@@ -18,9 +18,9 @@ const longURL = 1024
 
 // serveView serves a page by next, and counts its view if it is one. Counting
 // never changes the page.
-func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, asked *url.URL, targets []ruleset.Target) error {
+func (h *instance) serveView(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, asked *url.URL, targets []ruleset.Target) error {
 	c := h.clientOf(r)
-	j := h.app.rules.Judge(ruleset.Request{Method: r.Method, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut})
+	j := h.rules.Judge(ruleset.Request{Method: r.Method, Header: r.Header, BotClass: c.bot.Class, HonorOptOut: h.HonorOptOut})
 	if j.Final() {
 		for _, t := range targets {
 			h.conclude(r, &c, t.List, t.Item, j.Against)
@@ -47,7 +47,7 @@ func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, next caddyht
 // not reused, because a handler's goroutine may outlive the request.
 type view struct {
 	caddyhttp.ResponseWriterWrapper
-	handler *Handler
+	handler *instance
 	request *http.Request
 	asked   *url.URL // original URL with the host
 	host    string

@@ -35,7 +35,7 @@ type ballot struct {
 // serveVotes answers POST /api/votes: one vote or an array of votes. After a 2xx,
 // the accepted votes are on disk. An invalid vote refuses the whole call; limits
 // judge each vote separately, in order.
-func (h *Handler) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
+func (h *instance) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.AllowOrigins.check(r); p != nil {
 		return p
 	}
@@ -92,23 +92,23 @@ var voterRefusals = map[ruleset.Reason]string{
 // judgeVoter returns why the sender of a request may not vote, or nothing. An
 // opted-out visitor who votes wants that vote to count. A call that names its
 // users comes from the site's own server, which is a program.
-func (h *Handler) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
+func (h *instance) judgeVoter(r *http.Request, ballots []ballot) ruleset.Reason {
 	q := ruleset.Request{Kind: ruleset.BeaconRequest, Header: r.Header}
 	for i := range ballots {
 		if !ballots[i].named {
 			q.BotClass = cmp.Or(q.BotClass, ballots[i].client.bot.Class)
 		}
 	}
-	return h.app.rules.Judge(q).Against
+	return h.rules.Judge(q).Against
 }
 
 // prepareHits makes the hits of ballots. It returns false if it needs a secret
 // that is not known to be shared with all edges: another edge would not recognize
 // the voter.
-func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool {
+func (h *instance) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool {
 	for i := range ballots {
 		b := &ballots[i]
-		quotas, ok := h.app.limits.AppendQuotas(nil, &b.limited, now, rt.secrets.Shared)
+		quotas, ok := h.limits.AppendQuotas(nil, &b.limited, now, rt.secrets.Shared)
 		if !ok {
 			return false
 		}
@@ -131,10 +131,10 @@ func (h *Handler) prepareHits(rt *runtime, ballots []ballot, now time.Time) bool
 }
 
 // take charges ballots to the limits, and returns the hits of the admitted ones.
-func (h *Handler) take(ballots []ballot, now time.Time) (hits []hit.Hit) {
+func (h *instance) take(ballots []ballot, now time.Time) (hits []hit.Hit) {
 	for i := range ballots {
 		b := &ballots[i]
-		b.decision = h.app.limits.Take(&b.limited, b.hit.Quotas, now)
+		b.decision = h.limits.Take(&b.limited, b.hit.Quotas, now)
 		countShadowed(b.list, &b.decision)
 		if b.decision.Refused == nil {
 			hits = append(hits, b.hit)
@@ -151,17 +151,17 @@ func gone(r *http.Request, err error) bool {
 
 // undo reverses the charges of accepted votes. If they are on disk after all, an
 // aggregator counts them and reports used-up keys.
-func (h *Handler) undo(ballots []ballot, now time.Time) {
+func (h *instance) undo(ballots []ballot, now time.Time) {
 	for i := range ballots {
 		if b := &ballots[i]; b.decision.Refused == nil {
-			h.app.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
+			h.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
 		}
 	}
 }
 
 // conclusions records the verdict on each vote: from the limits, or from an
 // aggregator if known. hits are those of accepted votes, in order.
-func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit, known map[uint64]hit.VoteOutcome, now time.Time) {
+func (h *instance) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit, known map[uint64]hit.VoteOutcome, now time.Time) {
 	for i := range ballots {
 		b := &ballots[i]
 		if l := b.decision.Refused; l != nil {
@@ -179,7 +179,7 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 				if reason != ruleset.Counted {
 					// It uses up nothing, except keys that aggregators report as
 					// used up.
-					h.app.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
+					h.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
 				}
 				if reason == ruleset.OverQuota {
 					b.result.RetryAfter = h.retryAfter(b.list, o.Rule, now)
@@ -193,8 +193,8 @@ func (h *Handler) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit,
 
 // retryAfter returns the earliest time in seconds at which a limit can count a
 // vote again; 0 if never.
-func (h *Handler) retryAfter(list *ruleset.List, name string, now time.Time) int {
-	l := h.app.rules.Limit(name)
+func (h *instance) retryAfter(list *ruleset.List, name string, now time.Time) int {
+	l := h.rules.Limit(name)
 	if l == nil {
 		return 0
 	}
@@ -214,7 +214,7 @@ func (h *Handler) retryAfter(list *ruleset.List, name string, now time.Time) int
 }
 
 // concludeVotes records one verdict for all votes of a call.
-func (h *Handler) concludeVotes(r *http.Request, ballots []ballot, reason ruleset.Reason) {
+func (h *instance) concludeVotes(r *http.Request, ballots []ballot, reason ruleset.Reason) {
 	for i := range ballots {
 		b := &ballots[i]
 		h.conclude(r, &b.client, b.list, b.result.Option, reason)

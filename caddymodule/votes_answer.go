@@ -40,7 +40,7 @@ type voteResult struct {
 
 // answerVotes answers with the results of all votes: 200 if every verdict is
 // known, 202 if votes are accepted, and 429 if the limits admit none.
-func (h *Handler) answerVotes(w http.ResponseWriter, ballots []ballot, batch bool) {
+func (h *instance) answerVotes(w http.ResponseWriter, ballots []ballot, batch bool) {
 	answer := votesAnswer{OK: true, Votes: make([]voteResult, len(ballots))}
 	accepted, undecided := 0, 0
 	for i := range ballots {

@@ -246,7 +246,7 @@ func TestVotesThatAreNotCountedUseNothingUp(t *testing.T) {
 			when list colours
 		}`, "confirm 10s")
 	one := startPoll(t, log, config)
-	log.countVotes(t, one.app.rules)
+	log.countVotes(t, one.rules())
 	const red = `{"list":"colours","option":"red"}`
 	cast := func(e *edge, user, ip string) voteResult {
 		t.Helper()

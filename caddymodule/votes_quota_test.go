@@ -29,7 +29,7 @@ func TestQuotasOfTwoEdges(t *testing.T) {
 			bonus mail 2
 		}`)
 	edges := []*edge{startPoll(t, log, config), startPoll(t, log, config)}
-	aggregator := log.countVotes(t, edges[0].app.rules)
+	aggregator := log.countVotes(t, edges[0].rules())
 	const users, tries = 100, 10 // tries on each edge
 	var accepted sync.Map        // by user and edge
 	var wg sync.WaitGroup
@@ -91,8 +91,8 @@ func TestUsedQuotasAreLearned(t *testing.T) {
 	castVote(e, `{"list":"colours","option":"red"}`, "X-User", "ann")
 	h := log.next(t)
 	q := h.Quotas[0]
-	w := e.app.rules.Limit("user").Window(q.Window)
-	start, _ := w.Bounds(time.UnixMilli(h.Time), e.app.rules.List("colours").Location())
+	w := e.rules().Limit("user").Window(q.Window)
+	start, _ := w.Bounds(time.UnixMilli(h.Time), e.rules().List("colours").Location())
 	log.say(t, hit.Outcomes{Used: []hit.UsedQuota{{List: "colours", Rule: q.Rule, Window: q.Window, Start: start.Unix(), Key: q.Key, Count: 5}}})
 	settle(t, "the edge to refuse", func() bool {
 		w := castVote(e, `{"list":"colours","option":"blue"}`, "X-User", "ann")
@@ -111,7 +111,7 @@ func TestConfirmedVotes(t *testing.T) {
 			max 3 per week
 			when list colours
 		}`, "confirm 10s"))
-	aggregator := log.countVotes(t, e.app.rules)
+	aggregator := log.countVotes(t, e.rules())
 	const red = `{"list":"colours","option":"red"}`
 
 	w := castVote(e, red, "X-User", "ann")
@@ -264,7 +264,7 @@ func TestReloadAddsAPoll(t *testing.T) {
 	if err := c.load(config); err != nil {
 		t.Fatal(err)
 	}
-	log.countVotes(t, c.edge().app.rules)
+	log.countVotes(t, c.edge().rules())
 	cast := func(option string) (int, string) {
 		w := castVote(c.edge(), `{"list":"colours","option":"`+option+`"}`, "X-User", "ann")
 		return w.Code, w.Body.String()

@@ -44,7 +44,7 @@ func readVotes(w http.ResponseWriter, r *http.Request) (votes []vote, batch bool
 }
 
 // ballotsOf returns the ballots of all votes, or none.
-func (h *Handler) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) {
+func (h *instance) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) {
 	sender := h.clientOf(r)
 	ballots := make([]ballot, len(votes))
 	for i := range votes {
@@ -64,7 +64,7 @@ func (h *Handler) ballotsOf(r *http.Request, votes []vote) ([]ballot, *problem) 
 }
 
 // ballotOf returns the ballot of a vote, or why the vote is invalid.
-func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Reason, p *problem) {
+func (h *instance) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Reason, p *problem) {
 	bad := func(reason ruleset.Reason, status int, format string, args ...any) (ballot, ruleset.Reason, *problem) {
 		return b, reason, refuse(status, string(reason), format, args...)
 	}
@@ -118,7 +118,7 @@ func (h *Handler) ballotOf(v *vote, sender client) (b ballot, reason ruleset.Rea
 }
 
 // pollNamed returns the poll of a vote. The default is the site's only poll.
-func (h *Handler) pollNamed(name string) (*ruleset.List, *problem) {
+func (h *instance) pollNamed(name string) (*ruleset.List, *problem) {
 	var only *ruleset.List
 	polls := 0
 	for _, l := range h.lists {

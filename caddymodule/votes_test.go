@@ -319,7 +319,7 @@ func FuzzVotes(f *testing.F) {
 			by user item
 			max 100 per day
 		}`, "user_from_body"))
-	h := provisionedHandler(f, e)
+	h := provisionedHandler(f, e).current()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := httptest.NewRecorder()
 		r := caddyhttp.PrepareRequest(fetch(http.MethodPost, "/api/votes", string(body)), caddy.NewReplacer(), w, e.Server)

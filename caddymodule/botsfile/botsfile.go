@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,25 +20,45 @@ const pollEvery = 2 * time.Second
 // File keeps the patterns of a file in force. While the file is unusable, the
 // last valid patterns stay.
 type File struct {
-	path       string
-	classifier *bots.Classifier
-	logger     *zap.Logger
+	path   string
+	logger *zap.Logger
+
+	mu         sync.Mutex
+	patterns   *bots.Patterns
+	classifier *bots.Classifier // nil until Use
 
 	failing bool        // the last attempt failed
 	read    os.FileInfo // the version of the last attempt; nil if there was no file
 }
 
-// Open reads the file for the first time and passes its patterns to the
-// classifier. An error names the file and its mistake.
-func Open(path string, classifier *bots.Classifier, logger *zap.Logger) (*File, error) {
-	f := &File{path: path, classifier: classifier, logger: logger}
+// Open reads the file for the first time. An error names the file and its mistake.
+func Open(path string, logger *zap.Logger) (*File, error) {
+	f := &File{path: path, logger: logger}
 	f.read, _ = os.Stat(path) // reading reports the error
 	patterns, err := bots.LoadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	classifier.SetPatterns(patterns)
+	f.patterns = patterns
 	return f, nil
+}
+
+// Use passes the patterns to a classifier, now and after every change. The
+// classifier before it keeps the patterns that it has.
+func (f *File) Use(c *bots.Classifier) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.classifier = c
+	c.SetPatterns(f.patterns)
+}
+
+func (f *File) set(p *bots.Patterns) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.patterns = p
+	if f.classifier != nil {
+		f.classifier.SetPatterns(p)
+	}
 }
 
 // Watch reads the file again after every change, until ctx ends. An unusable file
@@ -81,7 +102,7 @@ func (f *File) readAgain() error {
 	if err != nil {
 		return fmt.Errorf("reading the file of bots: %w", err)
 	}
-	f.classifier.SetPatterns(patterns)
+	f.set(patterns)
 	f.logger.Info("read the changed file of bots", zap.String("file", f.path), zap.Int("patterns", patterns.Len()))
 	return nil
 }

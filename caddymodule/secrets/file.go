@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotboard/hotboard/internal/datadir"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // Open reads the secrets that this edge used before from the file at path, which
@@ -21,8 +22,8 @@ import (
 // there is none. An unreadable file raises a fault, and Run replaces it: the
 // other edges and the broker have the shared secrets, and an edge without others
 // can use new ones.
-func Open(path string, conn func() (*nats.Conn, bool), found *faults.Registry, logger *zap.Logger) *Secrets {
-	s := &Secrets{path: path, conn: conn, faults: found, logger: logger, wake: make(chan struct{}, 1)}
+func Open(path string, rules func() *ruleset.Rules, conn func() (*nats.Conn, bool), found *faults.Registry, logger *zap.Logger) *Secrets {
+	s := &Secrets{path: path, rules: rules, conn: conn, faults: found, logger: logger, wake: make(chan struct{}, 1)}
 	table, err := read(path)
 	if err != nil {
 		found.Set(faults.SecretsFailing, faults.Whole, fmt.Sprintf("%v; unless the broker has them, today's visitors count as new", err))

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
-	"github.com/hotboard/hotboard/caddymodule/internal/succession"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -48,10 +47,10 @@ const (
 // Secrets is safe for concurrent use.
 type Secrets struct {
 	path   string
+	rules  func() *ruleset.Rules
 	conn   func() (*nats.Conn, bool)
 	faults *faults.Registry
 	logger *zap.Logger
-	needs  succession.Of[[]need]
 
 	table atomic.Pointer[map[secretID]*secret] // copied on write
 	mu    sync.Mutex                           // held to replace the table
@@ -74,11 +73,14 @@ type need struct {
 	zone *time.Location
 }
 
-// neededBy returns the secrets that rules need: those of the windows that the
-// aggregator counts, for each poll, and the lasting secret, which identifies users
-// in votes.
+// neededBy returns the secrets that the edge needs: that of the UTC day; for each
+// poll of r those of the windows that the aggregator counts; and the lasting
+// secret, which identifies users in votes. r may be nil.
 func neededBy(r *ruleset.Rules) []need {
-	var needs []need
+	needs := []need{{daySecret, time.UTC}}
+	if r == nil {
+		return needs
+	}
 	add := func(kind secretKind, zone *time.Location) {
 		same := func(n need) bool { return n.kind == kind && n.zone.String() == zone.String() }
 		if !slices.ContainsFunc(needs, same) {
@@ -104,18 +106,9 @@ func neededBy(r *ruleset.Rules) []need {
 	return needs
 }
 
-// Enter registers the secrets that a configuration's rules need, until owner
-// leaves. The configuration that entered last decides.
-func (s *Secrets) Enter(owner any, r *ruleset.Rules) {
-	s.needs.Enter(owner, neededBy(r))
-	s.checkNow()
-}
-
-// Leave removes the registration of owner.
-func (s *Secrets) Leave(owner any) { s.needs.Leave(owner) }
-
-// checkNow makes Run check the secrets at once.
-func (s *Secrets) checkNow() {
+// Check makes Run check the secrets at once. Call it when the rules or the
+// connection have changed.
+func (s *Secrets) Check() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -156,7 +149,7 @@ func (s *Secrets) of(id secretID) *secret {
 		s.put(id, v)
 	}
 	s.mu.Unlock()
-	s.checkNow() // to propose and save it
+	s.Check() // to propose and save it
 	return v
 }
 
@@ -222,8 +215,7 @@ func (s *Secrets) prepare(ctx context.Context) error {
 
 // wanted returns the needed secrets of the current and the next periods.
 func (s *Secrets) wanted(now time.Time) (current, next []secretID) {
-	needs, _ := s.needs.Current()
-	for _, n := range append([]need{{daySecret, time.UTC}}, needs...) {
+	for _, n := range neededBy(s.rules()) {
 		p := n.kind.period()
 		start := p.Start(now, n.zone)
 		for _, want := range []struct {

@@ -43,7 +43,7 @@ func startNATS(t *testing.T) (*services.NATS, *nats.Conn) {
 func newSecrets(t *testing.T, path string, nc *nats.Conn) *Secrets {
 	t.Helper()
 	found := faults.New(slog.New(slog.DiscardHandler), "hotboard_edge", faults.Edge)
-	return Open(path, func() (*nats.Conn, bool) { return nc, nc != nil }, found, zap.NewNop())
+	return Open(path, func() *ruleset.Rules { return nil }, func() (*nats.Conn, bool) { return nc, nc != nil }, found, zap.NewNop())
 }
 
 func TestSecretsAreShared(t *testing.T) {
@@ -269,6 +269,12 @@ limits:
 	return r
 }
 
+// enforce puts rules in force for s.
+func enforce(s *Secrets, r *ruleset.Rules) {
+	s.rules = func() *ruleset.Rules { return r }
+	s.Check()
+}
+
 func namesOf(ids []secretID) []string {
 	names := make([]string, len(ids))
 	for i, id := range ids {
@@ -294,12 +300,12 @@ func TestWanted(t *testing.T) {
 	}
 	day, nextDay := []string{"2026-11-29"}, []string{"2026-11-30"}
 	check(day, nextDay)
-	s.Enter("first", new(ruleset.Rules))
+	enforce(s, &ruleset.Rules{})
 	check(day, nextDay)
-	s.Enter("second", pollRules(t))
+	enforce(s, pollRules(t))
 	check([]string{"2026-11-29", "day-20261129T230000Z", "lasting", "month-20261101T000000Z", "week-20261129T230000Z"},
 		[]string{"2026-11-30", "day-20261130T230000Z", "month-20261201T000000Z", "week-20261206T230000Z"})
-	s.Leave("second")
+	enforce(s, nil)
 	check(day, nextDay)
 }
 
@@ -312,8 +318,8 @@ func TestQuotas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secrets")
 	a := newSecrets(t, path, nc)
 	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
-	a.Enter(t, pollRules(t))
-	b.Enter(t, pollRules(t))
+	enforce(a, pollRules(t))
+	enforce(b, pollRules(t))
 
 	berlin, _ := time.LoadLocation("Europe/Berlin")
 	windows := []struct {
@@ -353,7 +359,7 @@ func TestQuotas(t *testing.T) {
 
 	// The broker goes, the edge restarts, and the next month begins.
 	restarted := newSecrets(t, path, nil)
-	restarted.Enter(t, pollRules(t))
+	enforce(restarted, pollRules(t))
 	now = now.AddDate(0, 0, 1)
 	restarted.prepare(t.Context())
 	next := ask(restarted, now)
@@ -371,7 +377,7 @@ func TestQuotas(t *testing.T) {
 
 	// Secrets of past periods are forgotten, the lasting one never.
 	now = now.AddDate(0, 3, 0)
-	restarted.Leave(t)
+	enforce(restarted, nil)
 	restarted.prepare(t.Context())
 	var kept []secretID
 	for id := range *restarted.table.Load() {
@@ -393,7 +399,7 @@ func TestLostBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
-	a.Enter(t, pollRules(t))
+	enforce(a, pollRules(t))
 	prepare := func(s *Secrets) []byte {
 		t.Helper()
 		now = now.Add(checkEvery)
@@ -431,13 +437,13 @@ func TestLostBucket(t *testing.T) {
 		t.Error("the edge that knew the secret has another one")
 	}
 	b := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
-	b.Enter(t, pollRules(t))
+	enforce(b, pollRules(t))
 	if !bytes.Equal(prepare(b), first) {
 		t.Error("a new edge did not get the secret back")
 	}
 	lose()
 	c := newSecrets(t, filepath.Join(t.TempDir(), "secrets"), nc)
-	c.Enter(t, pollRules(t))
+	enforce(c, pollRules(t))
 	second := prepare(c)
 	if bytes.Equal(second, first) || !bytes.Equal(prepare(a), second) || !bytes.Equal(prepare(b), second) {
 		t.Error("the edges do not agree after a new one was faster")
