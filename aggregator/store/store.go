@@ -50,6 +50,18 @@ type State struct {
 	Position Position
 	// Producers maps an edge's id to its highest applied batch sequence.
 	Producers map[string]uint64
+	// Rules are the rules in force.
+	Rules InForce
+}
+
+// InForce names the rules that the log has put in force in a shard. They decide
+// which periods and sums of scores the shard keeps. The zero InForce means that
+// nothing has been counted yet.
+type InForce struct {
+	// Revision is the number of the revision; 0 while none has come into force. Then
+	// the document of the shard's first hits is in force.
+	Revision uint64
+	ID       hit.RulesID
 }
 
 // Set names one ordered set of items of a list: a period board such as
@@ -109,6 +121,10 @@ type Want struct {
 	Items  map[string][]string // list → items
 	Scores map[Set][]string    // set → items
 	Totals []Set
+	// Whole are sets to return with all of their items, which may be many.
+	Whole []Set
+	// Sets asks for the shard's sets, of all lists.
+	Sets bool
 }
 
 // Have answers a [Want], in its order. A missing value is the zero value ([NoMemo]
@@ -122,6 +138,9 @@ type Have struct {
 	Items  map[string][]Item
 	Scores map[Set][]Tally
 	Totals []Totals
+	Whole  map[Set][]Entry // in any order
+	// Sets holds the totals of each set of the shard whose totals are not zero.
+	Sets map[Set]Totals
 }
 
 // Loss records batches that the counts of a shard lack for good, until an operator
@@ -147,6 +166,8 @@ type Commit struct {
 	From      Position
 	To        Position
 	Producers map[string]uint64 // only the changed ones
+	// Rules, unless nil, are the rules in force from here on.
+	Rules *InForce
 	// Losses replace the store's records of the same edges in this shard.
 	Losses []Loss
 
@@ -159,8 +180,8 @@ type Commit struct {
 	// Scale multiplies every score of a set by 2^n before writing Scores (n is
 	// negative). It moves a half-life landmark.
 	Scale map[Set]int
-	// Drop removes sets with their totals and visitors: expired periods. It comes
-	// last: it also removes the same commit's values of such a set.
+	// Drop removes sets with their totals and visitors. It comes first: a set that the
+	// same commit also writes begins anew.
 	Drop []Set
 }
 
@@ -195,6 +216,8 @@ type Store interface {
 	// Producer returns the highest applied batch sequence of an edge in every shard
 	// that has one.
 	Producer(ctx context.Context, edge string) (map[int]uint64, error)
+	// InForce returns the rules in force in each shard.
+	InForce(ctx context.Context) ([]InForce, error)
 	// Read returns the values that a fold needs.
 	Read(ctx context.Context, shard int, want *Want) (*Have, error)
 	// Commit writes c to a shard, all of it or nothing. After an error other than

@@ -67,7 +67,7 @@ func newShard() *shard {
 
 func (h *shard) clone() *shard {
 	return &shard{
-		state:    store.State{Position: h.state.Position, Producers: maps.Clone(h.state.Producers)},
+		state:    h.cloneState(),
 		losses:   maps.Clone(h.losses),
 		memos:    maps.Clone(h.memos),
 		items:    cloneNested(h.items),
@@ -75,6 +75,12 @@ func (h *shard) clone() *shard {
 		totals:   maps.Clone(h.totals),
 		visitors: cloneNested(h.visitors),
 	}
+}
+
+func (h *shard) cloneState() store.State {
+	state := h.state
+	state.Producers = maps.Clone(h.state.Producers)
+	return state
 }
 
 func cloneNested[K, L comparable, V any](m map[K]map[L]V) map[K]map[L]V {
@@ -140,9 +146,7 @@ func (s *Store) usable(n int) error {
 
 // Load implements [store.Store].
 func (s *Store) Load(_ context.Context, shardID int) (state store.State, err error) {
-	err = s.view(shardID, func(h *shard) {
-		state = store.State{Position: h.state.Position, Producers: maps.Clone(h.state.Producers)}
-	})
+	err = s.view(shardID, func(h *shard) { state = h.cloneState() })
 	return state, err
 }
 
@@ -161,6 +165,12 @@ func (s *Store) Producer(_ context.Context, edge string) (map[int]uint64, error)
 		}
 	})
 	return seqs, err
+}
+
+// InForce implements [store.Store].
+func (s *Store) InForce(context.Context) (all []store.InForce, err error) {
+	err = s.each(func(_ int, h *shard) { all = append(all, h.state.Rules) })
+	return all, err
 }
 
 // each calls fn with every shard, at one instant.
@@ -183,6 +193,7 @@ func (s *Store) Read(_ context.Context, shardID int, want *store.Want) (*store.H
 		Items:  make(map[string][]store.Item, len(want.Items)),
 		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
 		Totals: make([]store.Totals, len(want.Totals)),
+		Whole:  make(map[store.Set][]store.Entry, len(want.Whole)),
 	}
 	err := s.view(shardID, func(h *shard) {
 		have.Position = h.state.Position
@@ -209,11 +220,26 @@ func (s *Store) Read(_ context.Context, shardID int, want *store.Want) (*store.H
 		for i, set := range want.Totals {
 			have.Totals[i] = h.totals[set]
 		}
+		for _, set := range want.Whole {
+			have.Whole[set] = entries(h.scores[set])
+		}
+		if want.Sets {
+			have.Sets = maps.Clone(h.totals)
+			maps.DeleteFunc(have.Sets, func(_ store.Set, t store.Totals) bool { return t == store.Totals{} })
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return have, nil
+}
+
+func entries(tallies map[string]store.Tally) []store.Entry {
+	all := make([]store.Entry, 0, len(tallies))
+	for item, t := range tallies {
+		all = append(all, store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques})
+	}
+	return all
 }
 
 // Commit implements [store.Store].
@@ -232,6 +258,14 @@ func (s *Store) Commit(_ context.Context, shardID int, c *store.Commit) error {
 	}
 	h.state.Position = c.To
 	maps.Copy(h.state.Producers, c.Producers)
+	if c.Rules != nil {
+		h.state.Rules = *c.Rules
+	}
+	for _, set := range c.Drop {
+		delete(h.scores, set)
+		delete(h.totals, set)
+		delete(h.visitors, set)
+	}
 	for _, l := range c.Losses {
 		l.Shard = shardID
 		h.losses[l.Edge] = l
@@ -257,11 +291,6 @@ func (s *Store) Commit(_ context.Context, shardID int, c *store.Commit) error {
 		for _, v := range visitors {
 			m[v] = struct{}{}
 		}
-	}
-	for _, set := range c.Drop {
-		delete(h.scores, set)
-		delete(h.totals, set)
-		delete(h.visitors, set)
 	}
 	return nil
 }
@@ -325,9 +354,7 @@ func (s *Store) Members(_ context.Context, owner string, ttl time.Duration) ([]s
 func (s *Store) Top(_ context.Context, set store.Set, n int) ([][]store.Entry, error) {
 	top := make([][]store.Entry, s.Shards())
 	err := s.each(func(i int, h *shard) {
-		for item, t := range h.scores[set] {
-			top[i] = append(top[i], store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques})
-		}
+		top[i] = entries(h.scores[set])
 		slices.SortFunc(top[i], func(a, b store.Entry) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(b.Item, a.Item))
 		})

@@ -100,10 +100,13 @@ func (s *Store) damaged(ctx context.Context, h *shard, cause error) error {
 }
 
 func stateArgs(h *shard, c *store.Commit) []any {
-	args := make([]any, 0, 8+2*len(c.Producers))
+	args := make([]any, 0, 12+2*len(c.Producers))
 	args = append(args, "hset", h.keys.state(), fieldSeq, c.To.Seq, fieldFingerprint, c.To.Fingerprint, fieldVersion, c.To.Version)
 	for edge, seq := range c.Producers {
 		args = append(args, fieldProducer+edge, seq)
+	}
+	if c.Rules != nil {
+		args = append(args, fieldRevision, c.Rules.Revision, fieldRules, c.Rules.ID.String())
 	}
 	return args
 }
@@ -129,50 +132,38 @@ func (w *writes) many(name, key string, args []any, group int) {
 }
 
 func (w *writes) values(c *store.Commit) {
-	dropped := make(map[store.Set]bool, len(c.Drop))
-	for _, set := range c.Drop {
-		dropped[set] = true
-	}
-	for list, items := range c.Items {
-		w.items(list, items)
-	}
-	for set, n := range c.Scale {
-		if !dropped[set] {
-			w.scale(set, n)
-		}
-	}
-	for set, tallies := range c.Scores {
-		if !dropped[set] {
-			w.scores(set, tallies)
-		}
-	}
-	totals := make([]any, 0, 2*len(c.Totals))
-	for set, t := range c.Totals {
-		if !dropped[set] {
-			totals = append(totals, setName(set), packTotals(make([]byte, 0, maxRecordBytes), &t))
-		}
-	}
-	w.many("hset", w.keys.totals(), totals, 2)
-	for set, visitors := range c.Visitors {
-		if !dropped[set] {
-			args := make([]any, len(visitors))
-			for i := range visitors {
-				args[i] = &visitors[i]
-			}
-			w.many("pfadd", w.keys.visitors(set), args, 1)
-		}
-	}
-	losses := make([]any, 0, 2*len(c.Losses))
-	for i := range c.Losses {
-		losses = append(losses, c.Losses[i].Edge, formatLoss(&c.Losses[i]))
-	}
-	w.many("hset", w.keys.losses(), losses, 2)
 	gone := make([]any, 0, len(c.Drop))
 	for _, set := range c.Drop {
 		w.add("unlink", w.keys.score(set), w.keys.uniques(set), w.keys.visitors(set))
 		gone = append(gone, setName(set))
 	}
 	w.many("hdel", w.keys.totals(), gone, 1)
+	for list, items := range c.Items {
+		w.items(list, items)
+	}
+	for set, n := range c.Scale {
+		w.scale(set, n)
+	}
+	for set, tallies := range c.Scores {
+		w.scores(set, tallies)
+	}
+	totals := make([]any, 0, 2*len(c.Totals))
+	for set, t := range c.Totals {
+		totals = append(totals, setName(set), packTotals(make([]byte, 0, maxRecordBytes), &t))
+	}
+	w.many("hset", w.keys.totals(), totals, 2)
+	for set, visitors := range c.Visitors {
+		args := make([]any, len(visitors))
+		for i := range visitors {
+			args[i] = &visitors[i]
+		}
+		w.many("pfadd", w.keys.visitors(set), args, 1)
+	}
+	losses := make([]any, 0, 2*len(c.Losses))
+	for i := range c.Losses {
+		losses = append(losses, c.Losses[i].Edge, formatLoss(&c.Losses[i]))
+	}
+	w.many("hset", w.keys.losses(), losses, 2)
 }
 
 func (w *writes) items(list string, items map[string]store.Item) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 )
 
-var all = store.Set{List: "articles", Name: "all"}
+var all, seeded = store.Set{List: "articles", Name: "all"}, store.Set{List: "articles", Name: "halflife:24h"}
 
 func position(seq int) store.Position {
 	if seq == 0 {
@@ -24,10 +24,13 @@ func position(seq int) store.Position {
 }
 
 // memoCommit moves a shard from one position to another and sets memos to a value.
+// Each brings a revision into force and begins a set anew.
 func memoCommit(from, to int, value uint32, keys ...uint64) *store.Commit {
 	c := &store.Commit{
 		From: position(from), To: position(to),
-		Scores: map[store.Set]map[string]store.Tally{all: {"a": {Score: float64(to)}}},
+		Rules:  &store.InForce{Revision: uint64(to)},
+		Drop:   []store.Set{seeded},
+		Scores: map[store.Set]map[string]store.Tally{all: {"a": {Score: float64(to)}}, seeded: {fmt.Sprint("item", to): {Score: 1}}},
 	}
 	for _, key := range keys {
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo(key), Value: value})
@@ -42,7 +45,7 @@ func memo(key uint64) store.Memo {
 // memos reads memos; -1 means none.
 func memos(t *testing.T, s store.Store, wantAt int, keys ...uint64) []int64 {
 	t.Helper()
-	var want store.Want
+	want := store.Want{Whole: []store.Set{seeded}}
 	for _, key := range keys {
 		want.Memos = append(want.Memos, memo(key))
 	}
@@ -52,6 +55,13 @@ func memos(t *testing.T, s store.Store, wantAt int, keys ...uint64) []int64 {
 	}
 	if have.Position != position(wantAt) {
 		t.Fatalf("read at %+v, want %+v", have.Position, position(wantAt))
+	}
+	rules, err := s.InForce(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rules[0].Revision != uint64(wantAt) || len(have.Whole[seeded]) > 1 {
+		t.Errorf("at %d revision %d is in force, and a set that each commit begins anew has %d items", wantAt, rules[0].Revision, len(have.Whole[seeded]))
 	}
 	return have.Memos
 }

@@ -17,7 +17,7 @@ import (
 // ":" is written %3A; <set> is the unescaped name of a set.
 //
 //	<prefix>:meta                            hash
-//	    layout      version of the layout in this comment: 3
+//	    layout      version of the layout in this comment: 4
 //	    shards      number of shards, chosen when the store was created
 //	    evicted     only after keys were evicted: when that was found, and how
 //
@@ -28,6 +28,7 @@ import (
 //	    pos, fp     Position: sequence in the log, fingerprint of that message
 //	    ver         Position: random number of the last commit
 //	    p:<edge>    highest applied batch sequence of that edge
+//	    revision, rules   InForce: number of the revision, name of its document
 //	    damaged     only after a commit that Redis executed in part: why
 //	    canaries    number of canaries written with it
 //
@@ -54,7 +55,7 @@ import (
 //	<prefix>:{visitors}:<random>:<n>         string with a time to live of seconds:
 //	    copy of a HyperLogLog, only in a Redis Cluster, which merges within a slot
 const (
-	layout = "3"
+	layout = "4"
 
 	fieldLayout      = "layout"
 	fieldShards      = "shards"
@@ -65,6 +66,8 @@ const (
 	fieldDamaged     = "damaged"
 	fieldCanaries    = "canaries"
 	fieldProducer    = "p:" // and the edge
+	fieldRevision    = "revision"
+	fieldRules       = "rules"
 )
 
 // keys builds the keys of one shard.
@@ -103,7 +106,16 @@ func (k keys) canaries() []string {
 // setName is the form of a set in keys and in the fields of totals.
 func setName(set store.Set) string { return escapeList(set.List) + ":" + set.Name }
 
-var listEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
+// parseSet is the inverse of setName.
+func parseSet(s string) store.Set {
+	list, name, _ := strings.Cut(s, ":")
+	return store.Set{List: listUnescaper.Replace(list), Name: name}
+}
+
+var (
+	listEscaper   = strings.NewReplacer("%", "%25", ":", "%3A")
+	listUnescaper = strings.NewReplacer("%25", "%", "%3A", ":")
+)
 
 func escapeList(list string) string {
 	if !strings.ContainsAny(list, "%:") {

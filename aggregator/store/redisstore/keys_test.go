@@ -27,6 +27,9 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 			t.Errorf("%+v and %+v share the key %s", set, other, k.score(set))
 		}
 		seen[k.score(set)] = set
+		if got := parseSet(setName(set)); got != set {
+			t.Errorf("%+v is read back as %+v", set, got)
+		}
 	}
 }
 

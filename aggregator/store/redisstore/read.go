@@ -50,6 +50,7 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 		Items:  make(map[string][]store.Item, len(want.Items)),
 		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
 		Totals: make([]store.Totals, len(want.Totals)),
+		Whole:  make(map[store.Set][]store.Entry, len(want.Whole)),
 	}
 	now := s.now()
 	missing := map[bucketID]bool{}
@@ -97,6 +98,13 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 		}
 		return unpackTotals(value, &have.Totals[i])
 	})
+	for _, set := range want.Whole {
+		q.whole(h.keys, set, have.Whole)
+	}
+	if want.Sets {
+		have.Sets = map[store.Set]store.Totals{}
+		q.sets(h.keys.totals(), have.Sets)
+	}
 
 	if _, err := s.reader.TxPipelined(ctx, q.queue); err != nil {
 		return nil, used, err
@@ -200,6 +208,38 @@ func (q *query) strings(name, key string, args []string, found func(i int, value
 			return nil
 		})
 	}
+}
+
+// whole queries all entries of a set.
+func (q *query) whole(k keys, set store.Set, to map[store.Set][]store.Entry) {
+	scores := redis.NewZSliceCmd(q.ctx, "zrange", k.score(set), 0, -1, "withscores")
+	uniques := redis.NewMapStringIntCmd(q.ctx, "hgetall", k.uniques(set))
+	q.add(scores, nil)
+	q.add(uniques, func() error {
+		all := entries(scores.Val())
+		for i := range all {
+			all[i].Uniques = uniques.Val()[all[i].Item]
+		}
+		to[set] = all
+		return nil
+	})
+}
+
+// sets queries the totals of all sets of a shard.
+func (q *query) sets(key string, to map[store.Set]store.Totals) {
+	cmd := redis.NewMapStringStringCmd(q.ctx, "hgetall", key)
+	q.add(cmd, func() error {
+		for field, value := range cmd.Val() {
+			var t store.Totals
+			if err := unpackTotals(value, &t); err != nil {
+				return fmt.Errorf("%s, field %q: %w", key, field, err)
+			}
+			if t != (store.Totals{}) {
+				to[parseSet(field)] = t
+			}
+		}
+		return nil
+	})
 }
 
 // scores queries the score of each item; 0 without one.

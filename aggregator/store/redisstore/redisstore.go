@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 )
 
 // Every error reaches the caller, who logs it once; the client would print each
@@ -107,6 +108,9 @@ func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
 	if err != nil {
 		return store.State{}, err
 	}
+	if state.Rules, err = parseInForce(fields[fieldRevision], fields[fieldRules]); err != nil {
+		return store.State{}, fmt.Errorf("the rules in %s: %w", h.keys.state(), err)
+	}
 	for field, value := range fields {
 		edge, ok := strings.CutPrefix(field, fieldProducer)
 		if !ok {
@@ -117,6 +121,40 @@ func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
 		}
 	}
 	return state, nil
+}
+
+func parseInForce(revision, id string) (r store.InForce, err error) {
+	if revision == "" {
+		return r, nil
+	}
+	if r.Revision, err = strconv.ParseUint(revision, 10, 64); err == nil {
+		r.ID, err = hit.ParseRulesID(id)
+	}
+	return r, err
+}
+
+// InForce implements [store.Store].
+func (s *Store) InForce(ctx context.Context) ([]store.InForce, error) {
+	if s.closed.Load() {
+		return nil, redis.ErrClosed
+	}
+	q := &query{ctx: ctx}
+	all := make([]store.InForce, len(s.shards))
+	for i, h := range s.shards {
+		cmd := newStrings(ctx, "hmget", h.keys.state(), []string{fieldRevision, fieldRules})
+		q.add(cmd, func() (err error) {
+			all[i], err = parseInForce(cmd.Val()[0], cmd.Val()[1])
+			return err
+		})
+	}
+	_, err := s.reader.Pipelined(ctx, q.queue)
+	if err == nil {
+		err = q.finish()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules in force from Redis: %w", err)
+	}
+	return all, nil
 }
 
 // positionFields are the fields for parsePosition, in its order.

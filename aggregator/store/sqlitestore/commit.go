@@ -76,6 +76,12 @@ func (w *write) state(c *store.Commit) error {
 	if err != nil {
 		return err
 	}
+	if c.Rules != nil {
+		err := w.exec("UPDATE shard SET revision = ?, rules = ? WHERE shard = ?", int64(c.Rules.Revision), c.Rules.ID[:], w.shard)
+		if err != nil {
+			return err
+		}
+	}
 	for edge, seq := range c.Producers {
 		err := w.exec("INSERT INTO producer (edge, shard, seq) VALUES (?, ?, ?) ON CONFLICT (edge, shard) DO UPDATE SET seq = excluded.seq",
 			edge, w.shard, int64(seq))
@@ -127,9 +133,10 @@ func (w *write) board(set store.Set) (int64, error) {
 }
 
 func (w *write) values(c *store.Commit) error {
-	dropped := make(map[store.Set]bool, len(c.Drop))
 	for _, set := range c.Drop {
-		dropped[set] = true
+		if err := w.drop(set); err != nil {
+			return err
+		}
 	}
 	for list, items := range c.Items {
 		if err := w.items(list, items); err != nil {
@@ -142,17 +149,11 @@ func (w *write) values(c *store.Commit) error {
 		}
 	}
 	for set, tallies := range c.Scores {
-		if dropped[set] {
-			continue
-		}
 		if err := w.scores(set, tallies); err != nil {
 			return err
 		}
 	}
 	for set, t := range c.Totals {
-		if dropped[set] {
-			continue
-		}
 		id, err := w.board(set)
 		if err != nil {
 			return err
@@ -164,15 +165,10 @@ func (w *write) values(c *store.Commit) error {
 		}
 	}
 	for set, visitors := range c.Visitors {
-		if dropped[set] || len(visitors) == 0 {
+		if len(visitors) == 0 {
 			continue
 		}
 		if err := w.visitors(set, visitors); err != nil {
-			return err
-		}
-	}
-	for _, set := range c.Drop {
-		if err := w.drop(set); err != nil {
 			return err
 		}
 	}

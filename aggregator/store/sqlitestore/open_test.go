@@ -90,7 +90,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var all = store.Set{List: "articles", Name: "all"}
+var all, seeded = store.Set{List: "articles", Name: "all"}, store.Set{List: "articles", Name: "halflife:24h"}
 
 // commitForever commits sequence after sequence and prints each when it is on disk.
 // Every value equals its sequence.
@@ -106,8 +106,9 @@ func commitForever(path string) error {
 			return err
 		}
 		n := from.Seq + 1
-		c := &store.Commit{From: from, To: store.Position{Seq: n}, Producers: map[string]uint64{"edge": n}}
-		c.Scores = map[store.Set]map[string]store.Tally{all: {}}
+		c := &store.Commit{From: from, To: store.Position{Seq: n}, Producers: map[string]uint64{"edge": n}, Rules: &store.InForce{Revision: n}}
+		c.Drop = []store.Set{seeded} // written anew each time
+		c.Scores = map[store.Set]map[string]store.Tally{all: {}, seeded: {fmt.Sprint("item", n): {Score: float64(n)}}}
 		c.Totals = map[store.Set]store.Totals{all: {Views: int64(n)}}
 		for i := range 50 {
 			c.Scores[all][fmt.Sprint("item", i)] = store.Tally{Score: float64(n)}
@@ -169,9 +170,13 @@ func TestKill(t *testing.T) {
 			Memos:  []store.Memo{{List: "articles", Term: store.Day, Key: 0}, {List: "articles", Term: store.Day, Key: 49}},
 			Scores: map[store.Set][]string{all: {"item0", "item49"}},
 			Totals: []store.Set{all},
+			Whole:  []store.Set{seeded},
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if state.Rules.Revision != n || len(have.Whole[seeded]) != 1 {
+			t.Errorf("round %d: at %d revision %d is in force, and a set that each commit begins anew has %d items", round, n, state.Rules.Revision, len(have.Whole[seeded]))
 		}
 		for _, got := range []int64{have.Memos[0], have.Memos[1], int64(have.Scores[all][0].Score), int64(have.Scores[all][1].Score), have.Totals[0].Views} {
 			if got != int64(n) {

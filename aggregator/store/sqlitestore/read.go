@@ -19,6 +19,7 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 		Items:  make(map[string][]store.Item, len(want.Items)),
 		Scores: make(map[store.Set][]store.Tally, len(want.Scores)),
 		Totals: make([]store.Totals, len(want.Totals)),
+		Whole:  make(map[store.Set][]store.Entry, len(want.Whole)),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,12 +47,40 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 				return err
 			}
 		}
-		return nil
+		for _, set := range want.Whole {
+			board, _, err := findBoard(se, n, set)
+			if err != nil {
+				return err
+			}
+			if have.Whole[set], err = entries(se, selectEntries, board); err != nil { // no board has the row 0
+				return err
+			}
+		}
+		if want.Sets {
+			have.Sets, err = readSets(se, n)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading shard %d from SQLite: %w", n, err)
 	}
 	return have, nil
+}
+
+// readSets reads the totals of all sets of a shard.
+func readSets(se *session, shard int) (map[store.Set]store.Totals, error) {
+	sets := map[store.Set]store.Totals{}
+	err := se.each("SELECT list.name, board.name, views, uniques, duplicates, newest, landmark FROM list JOIN board ON board.list_id = list.id "+
+		"WHERE list.shard = ?", []any{shard}, func(r *sql.Rows) error {
+		var set store.Set
+		var t store.Totals
+		err := r.Scan(&set.List, &set.Name, &t.Views, &t.Uniques, &t.Duplicates, &t.Newest, &t.Landmark)
+		if t != (store.Totals{}) {
+			sets[set] = t
+		}
+		return err
+	})
+	return sets, err
 }
 
 func (s *Store) readTallies(se *session, shard int, set store.Set, items []string, to []store.Tally) error {

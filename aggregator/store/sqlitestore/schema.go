@@ -10,7 +10,7 @@ import (
 )
 
 // schemaVersion is the user_version of the schema below.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // schema is the schema of the database file. It stores unsigned numbers as signed
 // numbers with the same bits.
@@ -21,12 +21,15 @@ CREATE TABLE meta (
 	value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far into the log the counts of each shard stand (store.Position).
+-- How far into the log the counts of each shard stand (store.Position), and
+-- the rules in force there (store.InForce).
 CREATE TABLE shard (
 	shard       INTEGER PRIMARY KEY,
 	seq         INTEGER NOT NULL,
 	fingerprint INTEGER NOT NULL,
-	version     INTEGER NOT NULL
+	version     INTEGER NOT NULL,
+	revision    INTEGER NOT NULL DEFAULT 0,
+	rules       BLOB NOT NULL DEFAULT (zeroblob(16))
 ) STRICT;
 
 -- The highest batch sequence of each edge that was applied.

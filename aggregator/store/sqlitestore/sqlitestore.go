@@ -167,6 +167,9 @@ func (s *Store) Load(ctx context.Context, n int) (store.State, error) {
 		if state.Position, err = position(se, n); err != nil {
 			return err
 		}
+		if state.Rules, err = inForce(se, n); err != nil {
+			return err
+		}
 		return se.each("SELECT edge, seq FROM producer WHERE shard = ?", []any{n}, func(r *sql.Rows) error {
 			var edge string
 			var seq int64
@@ -185,6 +188,32 @@ func position(se *session, shard int) (store.Position, error) {
 	var seq, fingerprint, version int64
 	_, err := se.one("SELECT seq, fingerprint, version FROM shard WHERE shard = ?", []any{shard}, &seq, &fingerprint, &version)
 	return store.Position{Seq: uint64(seq), Fingerprint: uint64(fingerprint), Version: uint64(version)}, err
+}
+
+func inForce(se *session, shard int) (r store.InForce, err error) {
+	var revision int64
+	var id []byte
+	_, err = se.one("SELECT revision, rules FROM shard WHERE shard = ?", []any{shard}, &revision, &id)
+	r.Revision = uint64(revision)
+	copy(r.ID[:], id)
+	return r, err
+}
+
+// InForce implements [store.Store].
+func (s *Store) InForce(ctx context.Context) ([]store.InForce, error) {
+	all := make([]store.InForce, s.shards)
+	err := s.view(ctx, func(se *session) (err error) {
+		for shard := range all {
+			if all[shard], err = inForce(se, shard); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules in force from SQLite: %w", err)
+	}
+	return all, nil
 }
 
 // Position implements [store.Store].

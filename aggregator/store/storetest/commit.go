@@ -26,6 +26,7 @@ func testEmpty(t *testing.T, b Backend) {
 		Totals: []store.Set{board},
 	}))
 	equal(t, "read", have, &store.Have{
+		Whole:  map[store.Set][]store.Entry{},
 		Memos:  []int64{store.NoMemo},
 		Items:  map[string][]store.Item{"articles": {{}}},
 		Scores: map[store.Set][]store.Tally{board: {{}, {}}},
@@ -92,6 +93,52 @@ func testState(t *testing.T, b Backend) {
 	}
 }
 
+func inForce(revision uint64, document string) store.InForce {
+	return store.InForce{Revision: revision, ID: hit.RulesIDOf([]byte(document))}
+}
+
+func testInForce(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 3), t.Context()
+	all := make([]store.InForce, 3)
+	check := func() {
+		t.Helper()
+		equal(t, "in force", must[[]store.InForce](t)(s.InForce(ctx)), all)
+		for shard, r := range all {
+			equal(t, "loaded", must[store.State](t)(s.Load(ctx, shard)).Rules, r)
+		}
+	}
+	check()
+	one, two := newWriter(t, s, 1), newWriter(t, s, 2)
+	for _, step := range []struct {
+		*writer
+		rules store.InForce
+	}{
+		{one, inForce(0, "first")}, // the document of the first hits has no revision yet
+		{one, inForce(1, "first")},
+		{two, inForce(math.MaxUint64, "second")},
+		{one, inForce(7, "third")},
+	} {
+		step.commit(store.Commit{Rules: &step.rules})
+		all[step.shard] = step.rules
+		check()
+		step.commit(store.Commit{Producers: map[string]uint64{"edge": 1}}) // leaves them as they are
+		check()
+	}
+	// Reading the log again from its beginning leaves the rules, like the counts.
+	if err := s.Commit(ctx, 1, &store.Commit{From: one.at}); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	// A refused commit changes nothing.
+	wantConflict(t, s.Commit(ctx, 1, &store.Commit{From: one.at, Rules: &store.InForce{Revision: 9}}))
+	check()
+	if b.Reopen != nil {
+		s = b.Reopen(t, s)
+		t.Cleanup(func() { _ = s.Close() })
+		check()
+	}
+}
+
 func testConflict(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
 	w := newWriter(t, s, 0)
@@ -121,6 +168,7 @@ func everything(to store.Position, value int64) *store.Commit {
 	return &store.Commit{
 		To:        to,
 		Producers: map[string]uint64{"everything": uint64(value)},
+		Rules:     &store.InForce{Revision: uint64(value), ID: hit.RulesIDOf([]byte("everything"))},
 		Losses:    []store.Loss{{Edge: "everything", From: 1, To: uint64(value), Batches: uint64(value)}},
 		Memos:     []store.MemoValue{{Memo: everyMemo(1), Value: uint32(value)}},
 		Items:     map[string]map[string]store.Item{"everything": {"item": {First: value, Last: value}}},
@@ -145,6 +193,7 @@ func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 		Totals: []store.Set{set},
 	})
 	equal(t, "a commit that was refused", have, &store.Have{
+		Whole:    map[store.Set][]store.Entry{},
 		Position: w.at,
 		Memos:    []int64{store.NoMemo},
 		Items:    map[string][]store.Item{"everything": {{}}},
@@ -153,6 +202,7 @@ func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 	})
 	equal(t, "its visitors", must[int64](t)(w.s.Visitors(t.Context(), set)), int64(0))
 	equal(t, "its losses", len(must[[]store.Loss](t)(w.s.Losses(t.Context()))), 0)
+	equal(t, "its rules", must[[]store.InForce](t)(w.s.InForce(t.Context()))[w.shard], store.InForce{})
 	equal(t, "its edge", must[map[int]uint64](t)(w.s.Producer(t.Context(), "everything")), map[int]uint64{})
 }
 
@@ -195,7 +245,7 @@ func testConcurrentCommitters(t *testing.T, b Backend) {
 		}
 		at = store.Position{Seq: uint64(round + 1), Fingerprint: uint64(winner)}
 		equal(t, "state", must[store.State](t)(s.Load(ctx, 0)),
-			store.State{Position: at, Producers: map[string]uint64{"everything": uint64(winner)}})
+			store.State{Position: at, Producers: map[string]uint64{"everything": uint64(winner)}, Rules: inForce(uint64(winner), "everything")})
 		set := store.Set{List: "everything", Name: "set"}
 		have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
 			Memos:  []store.Memo{everyMemo(1)},

@@ -164,6 +164,14 @@ func testManyEntries(t *testing.T, b Backend) {
 			t.Fatalf("item %d is not as it was written", i)
 		}
 	}
+	whole := w.read(store.Want{Whole: []store.Set{board, other}}).Whole
+	equal(t, "entries", [2]int{len(whole[board]), len(whole[other])}, [2]int{n, n})
+	for _, e := range whole[board] {
+		if e != (store.Entry{Item: e.Item, Score: c.Scores[board][e.Item].Score, Uniques: c.Scores[board][e.Item].Uniques}) {
+			t.Fatalf("%+v is not as it was written", e)
+		}
+	}
+	equal(t, "sets", len(w.read(store.Want{Sets: true}).Sets), 499) // one has only zeros
 	w.commit(store.Commit{Drop: []store.Set{board, other}})
 	equal(t, "size after the drop", must[int64](t)(s.Size(ctx, board)), int64(0))
 }

@@ -3,6 +3,8 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,6 +107,9 @@ func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 		Visitors:  map[store.Set][]uint64{},
 		Scale:     map[store.Set]int{},
 	}
+	if rapid.IntRange(0, 2).Draw(rt, "rules") == 0 {
+		c.Rules = &store.InForce{Revision: rapid.Uint64().Draw(rt, "revision"), ID: hit.RulesID{rapid.Byte().Draw(rt, "document")}}
+	}
 	memos := rapid.MapOfN(rapid.Custom(func(rt *rapid.T) store.Memo {
 		list := rapid.IntRange(0, len(p.lists)-1).Draw(rt, "list")
 		return store.Memo{
@@ -154,7 +159,7 @@ func (p *twin) itemsIn(list string, shard int) *rapid.Generator[string] {
 // compare sends both stores every query.
 func (p *twin) compare(rt *rapid.T) {
 	ctx := p.t.Context()
-	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}, Totals: p.sets}
+	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}, Totals: p.sets, Whole: p.sets, Sets: true}
 	for i, list := range p.lists {
 		want.Items[list] = randomItems
 		for _, term := range randomTerms {
@@ -180,9 +185,14 @@ func (p *twin) compare(rt *rapid.T) {
 			state, err := s.Load(ctx, shard)
 			add(state, err)
 			have, err := s.Read(ctx, shard, &want)
+			for _, entries := range have.Whole {
+				slices.SortFunc(entries, func(a, b store.Entry) int { return strings.Compare(a.Item, b.Item) })
+			}
 			add(have, err)
 			bounds[0][shard], bounds[1][shard] = float64(shard)*1e10, float64(-shard)
 		}
+		inForce, err := s.InForce(ctx)
+		add(inForce, err)
 		for _, edge := range append(p.edges, "stranger") {
 			seqs, err := s.Producer(ctx, edge)
 			add(seqs, err)

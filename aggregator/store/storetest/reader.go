@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -233,6 +234,39 @@ func testScale(t *testing.T, b Backend) {
 		[]store.Entry{{Item: "c"}, {Item: "b"}, {Item: "a", Uniques: 1}})
 }
 
+// testWhole reads whole sets and the list of sets of one shard.
+func testWhole(t *testing.T, b Backend) {
+	s := b.open(t, 2)
+	sums, odd := store.Set{List: "articles", Name: "halflife:24h"}, store.Set{List: "100%:a", Name: "all:b"}
+	w, other := newWriter(t, s, 0), newWriter(t, s, 1)
+	w.commit(store.Commit{
+		Scores: map[store.Set]map[string]store.Tally{
+			board: {"a": {Score: 1.5, Uniques: 2}, "b": {}, "c\x00\n:": {Score: -1e300}},
+			sums:  {"a": {Score: 1}}, // without totals
+			odd:   {"a": {Score: 2}},
+		},
+		Totals: map[store.Set]store.Totals{
+			board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}, odd: {Landmark: -1}, {List: "x", Name: "zeros"}: {},
+		},
+	})
+	other.commit(store.Commit{
+		Scores: map[store.Set]map[string]store.Tally{board: {"x": {Score: 9}}},
+		Totals: map[store.Set]store.Totals{{List: "other", Name: "all"}: {Views: 1}},
+	})
+	missing := store.Set{List: "articles", Name: "missing"}
+	have := w.read(store.Want{Whole: []store.Set{board, missing, odd}, Sets: true})
+	slices.SortFunc(have.Whole[board], func(a, b store.Entry) int { return strings.Compare(a.Item, b.Item) })
+	equal(t, "whole", have.Whole[board], []store.Entry{{Item: "a", Score: 1.5, Uniques: 2}, {Item: "b"}, {Item: "c\x00\n:", Score: -1e300}})
+	equal(t, "a set of an odd name", have.Whole[odd], []store.Entry{{Item: "a", Score: 2}})
+	equal(t, "a missing set", len(have.Whole[missing]), 0)
+	equal(t, "sets", have.Sets, map[store.Set]store.Totals{board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}, odd: {Landmark: -1}})
+
+	w.commit(store.Commit{Drop: []store.Set{board}})
+	have = w.read(store.Want{Whole: []store.Set{board}, Sets: true})
+	equal(t, "a dropped set", len(have.Whole[board]), 0)
+	equal(t, "sets without it", have.Sets, map[store.Set]store.Totals{odd: {Landmark: -1}})
+}
+
 func testDrop(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
 	w := newWriter(t, s, 0)
@@ -269,11 +303,18 @@ func testDrop(t *testing.T, b Backend) {
 	check(kept, true)
 	equal(t, "item", must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", []string{"a"}))[0], &store.Item{First: 1})
 
-	c := full(board, kept) // written and dropped at once: gone
-	c.Drop = []store.Set{board}
-	w.commit(c)
-	check(board, false)
-	check(kept, true)
-	w.commit(full(board)) // and it can come back
+	w.commit(full(board)) // it can come back
 	check(board, true)
+	// Dropped and written at once: it begins anew.
+	c := full(board)
+	c.Drop = []store.Set{board}
+	c.Scores[board] = map[string]store.Tally{"b": {Score: 7}}
+	c.Totals[board] = store.Totals{Views: 7}
+	c.Visitors[board] = []uint64{9}
+	w.commit(c)
+	have := w.read(store.Want{Whole: []store.Set{board}, Totals: []store.Set{board}})
+	equal(t, "whole", have.Whole[board], []store.Entry{{Item: "b", Score: 7}})
+	equal(t, "totals", have.Totals, []store.Totals{{Views: 7}})
+	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, board)), int64(1))
+	check(kept, true)
 }

@@ -33,6 +33,7 @@ func Run(t *testing.T, b Backend) {
 	}{
 		{"Empty", testEmpty},
 		{"State", testState},
+		{"InForce", testInForce},
 		{"Conflict", testConflict},
 		{"ConcurrentCommitters", testConcurrentCommitters},
 		{"AllOrNothing", testAllOrNothing},
@@ -47,6 +48,7 @@ func Run(t *testing.T, b Backend) {
 		{"Floats", testFloats},
 		{"Scale", testScale},
 		{"Drop", testDrop},
+		{"Whole", testWhole},
 		{"Memos", testMemos},
 		{"Losses", testLosses},
 		{"ManyEntries", testManyEntries},

@@ -92,6 +92,7 @@ func testReopen(t *testing.T, b Backend) {
 		Items:    map[string][]store.Item{"everything": {{First: 4, Last: 4}}},
 		Scores:   map[store.Set][]store.Tally{board: {{Score: 1.5}}, set: {{Score: 4, Uniques: 4}}},
 		Totals:   []store.Totals{{Views: 4}},
+		Whole:    map[store.Set][]store.Entry{},
 	})
 	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, set)), int64(5))
 	w.commit(*everything(store.Position{}, 9))
