@@ -13,6 +13,9 @@ const (
 	Stream = "HOTBOARD"
 	// SubjectHits is the root of the subjects that the stream keeps.
 	SubjectHits = "hotboard.hits"
+	// RulesSender takes the place of the edge in the subject of a message that puts
+	// rules in force: see [HeaderRevision].
+	RulesSender = "rules"
 	// StreamShards is the key of the stream's metadata for the number of shards. It is
 	// chosen once, when the log is created.
 	StreamShards = "hotboard-shards"

@@ -87,7 +87,7 @@ func (f *fixture) view(list, item string, ago time.Duration) {
 		Seq: f.seq, Received: f.now, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: f.seq, Low: 1,
 		LastSeq: f.seq, Batches: []*hit.Batch{{Edge: "e", Seq: f.seq, Hits: []hit.Hit{h}}},
 	}
-	folder := fold.Folder{Rules: f.rules, Store: f.store}
+	folder := fold.Folder{Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return f.rules, nil }, Store: f.store}
 	res, err := folder.Fold(ctx, 0, state, []fold.Message{msg})
 	if err == nil {
 		err = f.store.Commit(ctx, 0, res.Commit)

@@ -124,7 +124,7 @@ func New(o Options) (*App, error) {
 	a.outcomes = newOutcomes(boards, &o, a.metrics)
 	var err error
 	a.ingest, err = ingest.New(ingest.Options{
-		Conn: o.Conn, Store: o.Store, Rules: a.rules.Load, Committed: a.outcomes.committed, Log: o.Log, Owner: owner(),
+		Conn: o.Conn, Store: o.Store, Rules: a.rulesOf, Committed: a.outcomes.committed, Log: o.Log, Owner: owner(),
 		BehindAfter: o.BehindAfter,
 		Faults:      a.faults, Logger: o.Logger, Registerer: o.Registry,
 	})
@@ -224,6 +224,12 @@ func (a *App) Addr() net.Addr {
 
 // Rules returns the rules in force.
 func (a *App) Rules() *ruleset.Rules { return a.rules.Load() }
+
+// rulesOf returns the rules of a document: today those in force, whatever the
+// document.
+func (a *App) rulesOf(context.Context, hit.RulesID) (*ruleset.Rules, error) {
+	return a.rules.Load(), nil
+}
 
 // Reload puts rules in force, from the next fold and the next answer on.
 func (a *App) Reload(r *ruleset.Rules) {

@@ -5,6 +5,7 @@ package board
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
@@ -17,7 +18,19 @@ func PeriodSet(list string, p ruleset.Period, start time.Time) store.Set {
 	if p == ruleset.All {
 		return AllSet(list)
 	}
-	return store.Set{List: list, Name: string(p) + ":" + start.UTC().Format("20060102T150405Z")}
+	return store.Set{List: list, Name: string(p) + ":" + start.UTC().Format(periodStart)}
+}
+
+// periodStart is the form of a period's beginning in the name of a set.
+const periodStart = "20060102T150405Z"
+
+// ParsePeriodSet returns the period of a set, and its beginning. ok is false for
+// other sets, including [AllSet].
+func ParsePeriodSet(set store.Set) (p ruleset.Period, start time.Time, ok bool) {
+	name, text, _ := strings.Cut(set.Name, ":")
+	start, err := time.Parse(periodStart, text)
+	p = ruleset.Period(name)
+	return p, start, err == nil && p.Valid() && p != ruleset.All
 }
 
 // AllSet is the set of a list's items over all time, scored by counted hits. The
@@ -29,16 +42,16 @@ func AllSet(list string) store.Set { return store.Set{List: list, Name: string(r
 func PublishedSet(list string) store.Set { return store.Set{List: list, Name: "published"} }
 
 // ScoreSet is the set of scores that the fold adds up for the list's model. Its
-// name includes the parameters of the sums, so that sums with different parameters
-// never mix: after a reload with other parameters the hot board begins anew.
-// Gravity and count need no such set: ok is false.
+// name includes the parameters of the sums and the weights, so that sums with
+// different ones never mix. Gravity and count need no such set: ok is false.
 func ScoreSet(l *ruleset.List) (set store.Set, ok bool) {
 	num := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	weights := ":" + num(l.Weights.PV) + ":" + num(l.Weights.UV)
 	switch l.Score.Model {
 	case ruleset.Accumulate:
-		return store.Set{List: l.Name, Name: "accumulate:" + num(l.Score.Base) + ":" + num(l.Score.Gamma)}, true
+		return store.Set{List: l.Name, Name: "accumulate:" + num(l.Score.Base) + ":" + num(l.Score.Gamma) + weights}, true
 	case ruleset.HalfLife:
-		return store.Set{List: l.Name, Name: "halflife:" + time.Duration(l.Score.HalfLife).String()}, true
+		return store.Set{List: l.Name, Name: "halflife:" + time.Duration(l.Score.HalfLife).String() + weights}, true
 	}
 	return store.Set{}, false
 }

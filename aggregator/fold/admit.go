@@ -66,9 +66,11 @@ type search struct {
 	next uint64
 }
 
-// received is a batch with the time at which the log received it.
+// received is a batch with its message's index and the time at which the log
+// received it.
 type received struct {
 	*hit.Batch
+	message  int
 	received time.Time
 }
 
@@ -103,7 +105,7 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 				}
 				continue
 			}
-			held, err := a.admit(ctx, shard, m, b, next(m), first)
+			held, err := a.admit(ctx, shard, m, i, b, next(m), first)
 			if err != nil {
 				return a, err
 			}
@@ -119,7 +121,7 @@ func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []M
 }
 
 // admit decides about one batch of a message. next is its edge's next batch.
-func (a *admission) admit(ctx context.Context, shard int, m *Message, b *hit.Batch, next uint64, first FirstInLog) (held bool, err error) {
+func (a *admission) admit(ctx context.Context, shard int, m *Message, index int, b *hit.Batch, next uint64, first FirstInLog) (held bool, err error) {
 	hold := func(seq uint64, version uint8) (bool, error) {
 		a.held = append(a.held, Held{Edge: m.Edge, Next: next, Seq: seq, Version: version})
 		return true, nil
@@ -130,7 +132,7 @@ func (a *admission) admit(ctx context.Context, shard int, m *Message, b *hit.Bat
 		a.skipped++
 		return false, nil
 	case b.Seq == next && newer == 0:
-		a.apply = append(a.apply, received{b, m.Received})
+		a.apply = append(a.apply, received{b, index, m.Received})
 		a.moved[m.Edge] = next
 		return false, nil
 	case b.Seq == next, m.Low <= next:
@@ -167,7 +169,7 @@ func (a *admission) admit(ctx context.Context, shard int, m *Message, b *hit.Bat
 		a.rewind = true
 		return false, nil
 	}
-	a.apply = append(a.apply, received{b, m.Received})
+	a.apply = append(a.apply, received{b, index, m.Received})
 	a.moved[m.Edge] = next
 	return false, nil
 }
@@ -199,5 +201,8 @@ func Advance(s *store.State, c *store.Commit) {
 	}
 	for edge, seq := range c.Producers {
 		s.Producers[edge] = seq
+	}
+	if c.Rules != nil {
+		s.Rules = *c.Rules
 	}
 }

@@ -84,7 +84,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				msgs = append(msgs, msg)
 			}
 			asked := map[uint64]int{}
-			f := &fold.Folder{Rules: l.rules, Store: l.store, First: func(_ context.Context, _ int, _ string, next uint64) (fold.InLog, error) {
+			f := &fold.Folder{Rules: l.rulesOf, Store: l.store, First: func(_ context.Context, _ int, _ string, next uint64) (fold.InLog, error) {
 				if asked[next]++; asked[next] > 1 {
 					t.Errorf("the log is searched %d times for what follows batch %d", asked[next], next-1)
 				}

@@ -50,7 +50,7 @@ func BenchmarkFold(b *testing.B) {
 		}
 		msgs = append(msgs, fold.Message{Seq: uint64(i + 1), Received: t0, Subject: hit.Subject(0, "e"), Edge: "e", BatchSeq: uint64(i + 1), LastSeq: uint64(i + 1), Low: 1, Batches: []*hit.Batch{batch}})
 	}
-	f := &fold.Folder{Rules: rules, Store: empty{}}
+	f := &fold.Folder{Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return rules, nil }, Store: empty{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := f.Fold(b.Context(), 0, store.State{}, msgs); err != nil {

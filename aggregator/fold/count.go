@@ -14,11 +14,7 @@ import (
 func (t *tallies) count() {
 	for i := range t.pending {
 		p := &t.pending[i]
-		lw := p.list
-		if p.time > lw.all.totals.Newest {
-			lw.all.totals.Newest = p.time
-		}
-		lw.keep()
+		t.reach(p.list, p.time)
 		reason, rule := t.judge(p)
 		switch reason {
 		case ruleset.Duplicate:
@@ -26,7 +22,7 @@ func (t *tallies) count() {
 		case ruleset.Counted:
 			t.countOne(p)
 		}
-		t.decide(lw.list.Name, p.hit, reason, rule)
+		t.decide(p.list.list.Name, p.hit, reason, rule)
 	}
 }
 
@@ -56,11 +52,11 @@ func (t *tallies) duplicate(p *pending) bool {
 }
 
 func (t *tallies) countDuplicate(p *pending) {
-	lw := p.list
+	rl := p.list
 	p.item.rec.Duplicates++
 	p.item.changed = true
 	for _, s := range p.sets {
-		if lw.keeps(s) && s != lw.score {
+		if rl.keeps(s) && s != rl.score {
 			s.totals.Duplicates++
 			s.touched = true
 		}
@@ -68,7 +64,7 @@ func (t *tallies) countDuplicate(p *pending) {
 }
 
 func (t *tallies) countOne(p *pending) {
-	lw, rec := p.list, &p.item.rec
+	rl, rec := p.list, &p.item.rec
 	t.charge(p)
 	unique := t.values[p.today] == store.NoMemo
 	if sinceMidnight := p.time - t.memos[p.today].Start*1000; t.values[p.today] < sinceMidnight {
@@ -90,21 +86,21 @@ func (t *tallies) countOne(p *pending) {
 		uniques = 1
 	}
 	for _, s := range p.sets {
-		if !lw.keeps(s) {
+		if !rl.keeps(s) {
 			continue
 		}
 		c := p.item.cell(s)
 		c.changed = true
 		s.touched = true
-		if s == lw.score {
-			lw.addScore(c, rec, p.time, board.Points(*lw.list.Weights, 1, float64(uniques)))
+		s.totals.Newest = max(s.totals.Newest, p.time)
+		if s == rl.score {
+			rl.addScore(c, rec, p.time, board.Points(*rl.keeper.Weights, 1, float64(uniques)))
 			continue
 		}
 		c.tally.Score++
 		c.tally.Uniques += uniques
 		s.totals.Views++
 		s.totals.Uniques += uniques
-		s.totals.Newest = max(s.totals.Newest, p.time)
 		if unique {
 			s.visitors = append(s.visitors, p.hit.Visitor)
 		}
@@ -129,23 +125,23 @@ func publish(rec *store.Item, h *hit.Hit, at int64) {
 }
 
 // addScore adds a counted hit with the weight inc to an item's sum.
-func (lw *listWork) addScore(c *cell, rec *store.Item, at int64, inc float64) {
-	score := &lw.list.Score
+func (rl *ruledList) addScore(c *cell, rec *store.Item, at int64, inc float64) {
+	score := &rl.keeper.Score
 	if score.Model == ruleset.Accumulate {
 		c.tally.Score += inc * board.Decay(board.Age(at, rec.PublishTime()), score.Base, score.Gamma)
 		return
 	}
 	h := time.Duration(score.HalfLife).Milliseconds()
-	landmark := &lw.score.totals.Landmark
+	landmark := &rl.score.totals.Landmark
 	if *landmark == 0 {
 		*landmark = at
 	}
 	if k := (at - *landmark) / h; k > board.MaxExponent {
-		for _, other := range lw.score.cells {
+		for _, other := range rl.score.cells {
 			other.tally.Score = math.Ldexp(other.tally.Score, -int(k))
 		}
 		*landmark += k * h
-		lw.halved += int(k)
+		rl.score.halved += int(k)
 	}
 	c.tally.Score += inc * board.HalfLifeWeight(at, *landmark, h)
 }

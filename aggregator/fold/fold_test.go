@@ -41,6 +41,8 @@ func newLogOf(t testing.TB, s store.Store, c ruleset.Config) *log {
 	return &log{t: t, rules: ruleset.MustCompile(c), store: s, shards: s.Shards(), msgs: make([][]fold.Message, s.Shards()), batch: map[int]uint64{}}
 }
 
+func (l *log) rulesOf(context.Context, hit.RulesID) (*ruleset.Rules, error) { return l.rules, nil }
+
 // add appends hits, one batch a shard, received at the time of the last one.
 func (l *log) add(hits ...hit.Hit) {
 	l.t.Helper()
@@ -100,7 +102,7 @@ func (l *log) fold(size int) map[fold.ListReason]int {
 func (l *log) results(size int) (all []*fold.Result) {
 	l.t.Helper()
 	ctx := context.Background()
-	f := &fold.Folder{Rules: l.rules, Store: l.store}
+	f := &fold.Folder{Rules: l.rulesOf, Store: l.store}
 	for shard, msgs := range l.msgs {
 		state, err := l.store.Load(ctx, shard)
 		if err != nil {

@@ -4,11 +4,14 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// termID identifies a term of a list.
+// termID identifies a term of a list. A list may count views by one document and
+// votes by another.
 type termID struct {
+	kind  hit.Kind
 	term  store.Term
 	start int64 // seconds since the Unix epoch
 }
@@ -20,27 +23,27 @@ type term struct {
 	keys map[uint64]int
 }
 
-func (lw *listWork) term(of store.Term, start int64) *term {
-	id := termID{of, start}
-	t := lw.terms[id]
+func (rl *ruledList) term(of store.Term, start int64) *term {
+	id := termID{rl.list.Kind(), of, start}
+	t := rl.terms[id]
 	if t == nil {
 		t = &term{termID: id, keys: map[uint64]int{}}
-		lw.terms[id] = t
+		rl.terms[id] = t
 	}
 	return t
 }
 
 // dayAt returns the day n days after the one that begins at start.
-func (lw *listWork) dayAt(start int64, n int) *term {
-	return lw.term(store.Day, ruleset.Day.Add(time.Unix(start, 0), n, lw.list.Location()).Unix())
+func (rl *ruledList) dayAt(start int64, n int) *term {
+	return rl.term(store.Day, ruleset.Day.Add(time.Unix(start, 0), n, rl.list.Location()).Unix())
 }
 
 // memo returns the index of a memo, and queues it for reading.
-func (t *tallies) memo(lw *listWork, in *term, key uint64) int {
+func (t *tallies) memo(rl *ruledList, in *term, key uint64) int {
 	i, ok := in.keys[key]
 	if !ok {
 		i = len(t.memos)
-		t.memos = append(t.memos, store.Memo{List: lw.list.Name, Kind: lw.list.Kind(), Term: in.term, Start: in.start, Key: key})
+		t.memos = append(t.memos, store.Memo{List: rl.list.Name, Kind: in.kind, Term: in.term, Start: in.start, Key: key})
 		in.keys[key] = i
 	}
 	return i

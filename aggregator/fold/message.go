@@ -26,6 +26,11 @@ type Message struct {
 	BatchSeq uint64 // of the first batch
 	LastSeq  uint64 // of the last batch
 	Low      uint64 // lowest sequence that the edge could still send
+	// Revision is the number of the revision of the rules that the message puts in
+	// force, and Rules its document. Such a message has neither edge nor batches. 0 in
+	// any other message.
+	Revision uint64
+	Rules    hit.RulesID
 	// Batches has a nil for each unreadable batch, and a batch without hits for each
 	// of a newer version; see [hit.DecodeMessage].
 	Batches []*hit.Batch
@@ -49,6 +54,9 @@ func (m *Message) read(shard int, header func(string) string) error {
 	if err != nil {
 		return err
 	}
+	if edge == hit.RulesSender {
+		return m.readRevision(shard, inShard, header)
+	}
 	m.Edge = edge
 	if m.BatchSeq, m.LastSeq, err = Sequences(header); err != nil {
 		return err
@@ -57,11 +65,42 @@ func (m *Message) read(shard int, header func(string) string) error {
 	if err != nil || m.Low == 0 || m.Low > m.BatchSeq {
 		return fmt.Errorf("header %s is not a sequence up to %d: %.40q", hit.HeaderLow, m.BatchSeq, header(hit.HeaderLow))
 	}
-	if inShard != shard {
-		return fmt.Errorf("the message is of shard %d", inShard)
+	if err := inPlace(shard, inShard); err != nil {
+		return err
 	}
 	m.Batches, err = hit.DecodeMessage(m.Data, edge, shard, m.BatchSeq, m.LastSeq-m.BatchSeq+1)
 	return err
+}
+
+func inPlace(shard, inShard int) error {
+	if inShard != shard {
+		return fmt.Errorf("the message is of shard %d", inShard)
+	}
+	return nil
+}
+
+// maxRevision is the highest number of a revision: its key in the broker has 8
+// digits.
+const maxRevision = 99_999_999
+
+// readRevision parses a message that puts a revision of the rules in force.
+func (m *Message) readRevision(shard, inShard int, header func(string) string) error {
+	if err := inPlace(shard, inShard); err != nil {
+		return err
+	}
+	if len(m.Data) > 0 {
+		return fmt.Errorf("a message that puts rules in force has a body of %d bytes", len(m.Data))
+	}
+	n, err := strconv.ParseUint(header(hit.HeaderRevision), 10, 64)
+	if err != nil || n == 0 || n > maxRevision {
+		return fmt.Errorf("header %s is not a number from 1 to %d: %.40q", hit.HeaderRevision, maxRevision, header(hit.HeaderRevision))
+	}
+	id, err := hit.ParseRulesID(header(hit.HeaderRules))
+	if err != nil || id.IsZero() {
+		return fmt.Errorf("header %s does not name a document of rules: %.40q", hit.HeaderRules, header(hit.HeaderRules))
+	}
+	m.Revision, m.Rules = n, id
+	return nil
 }
 
 // Sequences returns the sequences of the first and last batch from the headers of a

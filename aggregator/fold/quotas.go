@@ -42,29 +42,29 @@ type window struct {
 }
 
 // window returns a window, or nil if the rules do not have it.
-func (t *tallies) window(lw *listWork, id windowID) *window {
-	w, ok := lw.windows[id]
+func (t *tallies) window(rl *ruledList, id windowID) *window {
+	w, ok := rl.windows[id]
 	if ok {
 		return w
 	}
-	if l := t.folder.Rules.Limit(id.rule); l != nil && l.AppliesToList(lw.list.Name) {
+	if l := rl.rules.Limit(id.rule); l != nil && l.AppliesToList(rl.list.Name) {
 		if rules := l.Window(id.window); rules != nil {
 			f := fnv.New64a()
 			f.Write([]byte(id.rule + "\x00" + id.window))
 			w = &window{limit: l, rules: rules, hash: f.Sum64()}
 		}
 	}
-	lw.windows[id] = w
+	rl.windows[id] = w
 	return w
 }
 
 // turnTo sets from, to, start, seed and term to those of the window that holds an
 // instant, in milliseconds.
-func (w *window) turnTo(lw *listWork, ms int64) {
+func (w *window) turnTo(rl *ruledList, ms int64) {
 	if w.from <= ms && ms < w.to {
 		return
 	}
-	start, end := w.rules.Bounds(time.UnixMilli(ms), lw.list.Location())
+	start, end := w.rules.Bounds(time.UnixMilli(ms), rl.list.Location())
 	if w.rules.Per == ruleset.PerCampaign {
 		w.from, w.to, w.start = math.MinInt64, math.MaxInt64, 0
 	} else {
@@ -72,13 +72,13 @@ func (w *window) turnTo(lw *listWork, ms int64) {
 	}
 	switch w.rules.Per {
 	case ruleset.PerCampaign:
-		w.term = lw.term(store.Ever, 0)
+		w.term = rl.term(store.Ever, 0)
 	case ruleset.PerMonth:
-		w.term = lw.term(store.Month, w.start)
+		w.term = rl.term(store.Month, w.start)
 	case ruleset.PerWeek:
-		w.term = lw.term(store.Week, w.start)
+		w.term = rl.term(store.Week, w.start)
 	default:
-		w.term = lw.term(store.Day, ruleset.Day.Start(start, lw.list.Location()).Unix())
+		w.term = rl.term(store.Day, ruleset.Day.Start(start, rl.list.Location()).Unix())
 	}
 	w.seed = pairOf(w.hash, uint64(w.start))
 }

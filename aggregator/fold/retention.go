@@ -8,41 +8,65 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// keep computes the kept periods, as of the newest hit so far.
-func (lw *listWork) keep() {
-	starts := lw.list.Starts(lw.all.totals.Newest)
-	if lw.keptStarts != nil && *starts == *lw.keptStarts {
+// oldest returns the beginning of the oldest period of each kind that a list keeps
+// when its newest hit is in the periods that begin at starts.
+func oldest(l *ruleset.List, starts *ruleset.Starts) map[ruleset.Period]time.Time {
+	kept := make(map[ruleset.Period]time.Time, len(l.Boards))
+	for _, p := range l.Boards {
+		if p != ruleset.All {
+			kept[p] = p.Add(starts.Of(p), -l.Keep[p], l.Location())
+		}
+	}
+	return kept
+}
+
+// reach moves the list's newest hit to ms, if that is later, and drops the periods
+// that expire with it. Each drop follows from the hit alone, so the grouping of
+// messages does not matter.
+func (t *tallies) reach(rl *ruledList, ms int64) {
+	totals := &rl.all.totals
+	before := totals.Newest
+	if ms > before {
+		totals.Newest = ms
+		rl.all.touched = true
+	}
+	starts := rl.keeper.Starts(totals.Newest)
+	if starts == rl.keptStarts || rl.keptStarts != nil && *starts == *rl.keptStarts {
 		return
 	}
-	lw.keptStarts = starts
-	lw.kept = map[ruleset.Period]time.Time{}
-	for _, p := range lw.list.Boards {
-		if p != ruleset.All {
-			lw.kept[p] = p.Add(starts.Of(p), -lw.list.Keep[p], lw.list.Location())
-		}
+	rl.keptStarts, rl.kept = starts, oldest(rl.keeper, starts)
+	if before != 0 && ms > before {
+		t.expire(rl, oldest(rl.keeper, rl.keeper.Starts(before)))
 	}
 }
 
-func (lw *listWork) keeps(s *setWork) bool {
-	from, bounded := lw.kept[s.period]
-	return !bounded || !s.start.Before(from)
-}
-
-// drop returns the sets of the periods that expire with this fold.
-func (lw *listWork) drop() []store.Set {
-	l := lw.list
-	if lw.newestBefore == 0 || lw.newestBefore == lw.all.totals.Newest {
-		return nil
-	}
-	var sets []store.Set
-	before := *l.Starts(lw.newestBefore)
-	for p, from := range lw.kept {
-		start := p.Add(before.Of(p), -l.Keep[p], l.Location())
+// expire drops the periods that began before rl.kept. from is the oldest that was
+// kept of each kind.
+func (t *tallies) expire(rl *ruledList, from map[ruleset.Period]time.Time) {
+	for p, start := range from {
 		// Never more than were kept, however far the newest hit has moved.
-		for n := 0; n <= l.Keep[p] && start.Before(from); n++ {
-			sets = append(sets, board.PeriodSet(l.Name, p, start))
-			start = p.Add(start, 1, l.Location())
+		for n := 0; n <= rl.keeper.Keep[p] && start.Before(rl.kept[p]); n++ {
+			set := board.PeriodSet(rl.list.Name, p, start)
+			rl.drop = append(rl.drop, set)
+			if s := t.sets[set]; s != nil {
+				s.clear()
+			}
+			start = p.Add(start, 1, rl.keeper.Location())
 		}
 	}
-	return sets
+}
+
+// clear empties a set that is dropped.
+func (s *setWork) clear() {
+	s.totals, s.touched, s.visitors = store.Totals{}, false, nil
+	for _, c := range s.cells {
+		c.tally, c.changed = store.Tally{}, false
+	}
+}
+
+// keeps reports whether a set has not expired. The rules in force bound the kinds of
+// periods that they have; hits of other documents may add more.
+func (rl *ruledList) keeps(s *setWork) bool {
+	from, bounded := rl.kept[s.period]
+	return !bounded || !s.start.Before(from)
 }

@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -22,6 +21,9 @@ type tallies struct {
 	folder *Folder
 	shard  int
 	hits   map[ListReason]int
+
+	documents map[hit.RulesID]*document
+	inForce   *ruleset.Rules
 
 	pending []pending
 	quotas  []quota // of the pending votes
@@ -43,7 +45,7 @@ type tallies struct {
 type pending struct {
 	hit  *hit.Hit
 	time int64 // clamped
-	list *listWork
+	list *ruledList
 	item *itemWork
 	sets []*setWork // periods of the list's boards, then All, then the score set
 	// Indexes into values of the visitor's last counted time, in the day of the hit
@@ -52,29 +54,6 @@ type pending struct {
 	today, before, after int
 	// The range of the hit's quotas in the tallies.
 	quotasFrom, quotasTo int
-}
-
-type listWork struct {
-	list  *ruleset.List
-	items map[string]*itemWork
-	terms map[termID]*term
-	all   *setWork
-	score *setWork // nil when the model keeps no sums
-
-	// The current starts and their sets, kept because hits come nearly in order.
-	starts  *ruleset.Starts
-	periods []*setWork
-	day     *term
-	nextDay int64 // milliseconds
-
-	windows map[windowID]*window // of limits
-
-	// The newest hit before this fold, and the oldest kept period of each kind, as of
-	// the newest hit so far.
-	newestBefore int64
-	keptStarts   *ruleset.Starts
-	kept         map[ruleset.Period]time.Time
-	halved       int // whole half-lives that the score set's landmark moved
 }
 
 // setWork is one set with the items that the fold touches.
@@ -88,6 +67,7 @@ type setWork struct {
 	totals   store.Totals
 	touched  bool
 	visitors []uint64
+	halved   int // whole half-lives that the landmark moved
 }
 
 // cell is the value of one item in one set.
@@ -100,6 +80,7 @@ type cell struct {
 type itemWork struct {
 	id      string
 	hash    uint64
+	placed  [hit.Vote + 1]bool // whether misplaced has accepted it, by kind
 	rec     store.Item
 	cells   []*cell
 	changed bool
@@ -131,18 +112,19 @@ func (i *itemWork) cell(s *setWork) *cell {
 func newTallies(f *Folder, shard, n int, hits map[ListReason]int) *tallies {
 	return &tallies{
 		folder: f, shard: shard, hits: hits,
-		pending: make([]pending, 0, n),
-		memos:   make([]store.Memo, 0, n),
-		lists:   map[string]*listWork{}, sets: map[store.Set]*setWork{},
+		documents: map[hit.RulesID]*document{},
+		pending:   make([]pending, 0, n),
+		memos:     make([]store.Memo, 0, n),
+		lists:     map[string]*listWork{}, sets: map[store.Set]*setWork{},
 		shadowed: map[Shadowed]int{}, told: map[int]bool{},
 	}
 }
 
 // want takes in a hit and queues the values that it needs. It ends invalid hits
 // with their reason.
-func (t *tallies) want(h *hit.Hit, received time.Time) {
-	lw := t.list(h.List)
-	if lw == nil {
+func (t *tallies) want(d *document, h *hit.Hit, received time.Time) {
+	rl := t.list(d, h.List)
+	if rl == nil {
 		reason := ruleset.UnknownList
 		if h.Valid() != nil {
 			reason = ruleset.Invalid
@@ -150,14 +132,14 @@ func (t *tallies) want(h *hit.Hit, received time.Time) {
 		t.decide("", h, reason, "")
 		return
 	}
-	item := lw.items[h.Item]
-	if h.Kind != lw.list.Kind() || item == nil && t.misplaced(h) || h.ValidFields() != nil {
+	item := rl.items[h.Item]
+	if h.Kind != rl.list.Kind() || (item == nil || !item.placed[h.Kind]) && t.misplaced(h) || h.ValidFields() != nil {
 		t.decide("", h, ruleset.Invalid, "")
 		return
 	}
 	ms := min(h.Time, received.UnixMilli()+MaxAhead.Milliseconds())
-	if lw.list.Votes != nil {
-		if reason := lw.list.CheckVote(h.Item, time.UnixMilli(ms)); reason != "" {
+	if rl.list.Votes != nil {
+		if reason := rl.list.CheckVote(h.Item, time.UnixMilli(ms)); reason != "" {
 			t.decide(h.List, h, reason, "")
 			return
 		}
@@ -167,22 +149,26 @@ func (t *tallies) want(h *hit.Hit, received time.Time) {
 		f.Write([]byte(h.Item))
 		item = &itemWork{id: h.Item, hash: f.Sum64()}
 		item.cells = make([]*cell, 0, len(item.room))
-		lw.items[h.Item] = item
+		rl.items[h.Item] = item
 	}
+	item.placed[h.Kind] = true
 
-	t.turnTo(lw, lw.list.Starts(ms))
-	p := pending{hit: h, time: ms, list: lw, item: item, sets: lw.periods, before: -1, after: -1}
+	t.turnTo(rl, rl.list.Starts(ms))
+	p := pending{hit: h, time: ms, list: rl, item: item, sets: rl.periods, before: -1, after: -1}
 	for _, s := range p.sets {
 		item.cell(s)
 	}
 	pair := pairOf(item.hash, h.Visitor)
-	p.today = t.memo(lw, lw.day, pair)
-	window := time.Duration(lw.list.Dedup).Milliseconds()
-	if ms-window < lw.day.start*1000 {
-		p.before = t.memo(lw, lw.dayAt(lw.day.start, -1), pair)
+	if h.Kind == hit.Vote {
+		pair = mix(pair) // a list of views may have had the name before
 	}
-	if ms+window >= lw.nextDay {
-		p.after = t.memo(lw, lw.term(store.Day, lw.nextDay/1000), pair)
+	p.today = t.memo(rl, rl.day, pair)
+	window := time.Duration(rl.list.Dedup).Milliseconds()
+	if ms-window < rl.day.start*1000 {
+		p.before = t.memo(rl, rl.dayAt(rl.day.start, -1), pair)
+	}
+	if ms+window >= rl.nextDay {
+		p.after = t.memo(rl, rl.term(store.Day, rl.nextDay/1000), pair)
 	}
 	p.quotasFrom = len(t.quotas)
 	if h.Kind == hit.Vote {
@@ -206,22 +192,6 @@ func (t *tallies) misplaced(h *hit.Hit) bool {
 	return hit.ValidID(h.Item) != nil || hit.Shard(h.Kind, h.List, h.Item, t.folder.Store.Shards()) != t.shard
 }
 
-func (t *tallies) list(name string) *listWork {
-	lw, ok := t.lists[name]
-	if ok {
-		return lw
-	}
-	if l := t.folder.Rules.List(name); l != nil {
-		lw = &listWork{list: l, items: map[string]*itemWork{}, terms: map[termID]*term{}, windows: map[windowID]*window{}}
-		lw.all = t.setWork(board.AllSet(name), ruleset.All, time.Time{})
-		if set, ok := board.ScoreSet(l); ok {
-			lw.score = t.setWork(set, "", time.Time{})
-		}
-	}
-	t.lists[name] = lw
-	return lw
-}
-
 func (t *tallies) setWork(set store.Set, p ruleset.Period, start time.Time) *setWork {
 	s := t.sets[set]
 	if s == nil {
@@ -229,27 +199,6 @@ func (t *tallies) setWork(set store.Set, p ruleset.Period, start time.Time) *set
 		t.sets[set] = s
 	}
 	return s
-}
-
-// turnTo sets periods, day and nextDay of the list to those that begin at starts.
-func (t *tallies) turnTo(lw *listWork, starts *ruleset.Starts) {
-	if lw.starts == starts {
-		return
-	}
-	var sets []*setWork
-	for _, p := range lw.list.Boards {
-		if p != ruleset.All {
-			start := starts.Of(p)
-			sets = append(sets, t.setWork(board.PeriodSet(lw.list.Name, p, start), p, start))
-		}
-	}
-	sets = append(sets, lw.all)
-	if lw.score != nil {
-		sets = append(sets, lw.score)
-	}
-	day := starts.Of(ruleset.Day)
-	lw.starts, lw.periods, lw.day = starts, sets, lw.term(store.Day, day.Unix())
-	lw.nextDay = ruleset.Day.Add(day, 1, lw.list.Location()).UnixMilli()
 }
 
 // read reads all queued values from the store, which must be at the position before
@@ -263,9 +212,6 @@ func (t *tallies) read(ctx context.Context, from store.Position) error {
 	w := store.Want{Memos: t.memos, Items: map[string][]string{}, Scores: map[store.Set][]string{}}
 	order := map[string][]*itemWork{}
 	for name, lw := range t.lists {
-		if lw == nil {
-			continue
-		}
 		for id, iw := range lw.items {
 			w.Items[name] = append(w.Items[name], id)
 			order[name] = append(order[name], iw)
@@ -283,8 +229,8 @@ func (t *tallies) read(ctx context.Context, from store.Position) error {
 	if err != nil {
 		return err
 	}
-	if have.Position != from {
-		return fmt.Errorf("%w: the store is at message %d, not %d", store.ErrConflict, have.Position.Seq, from.Seq)
+	if err := samePosition(have, from); err != nil {
+		return err
 	}
 	t.values, t.changed = have.Memos, make([]bool, len(have.Memos))
 	for name, recs := range have.Items {
@@ -300,10 +246,13 @@ func (t *tallies) read(ctx context.Context, from store.Position) error {
 	for i, v := range have.Totals {
 		totals[i].totals = v
 	}
-	for _, lw := range t.lists {
-		if lw != nil {
-			lw.newestBefore = lw.all.totals.Newest
-		}
+	return nil
+}
+
+// samePosition returns [store.ErrConflict] unless a read found the shard at from.
+func samePosition(have *store.Have, from store.Position) error {
+	if have.Position != from {
+		return fmt.Errorf("%w: the store is at message %d, not %d", store.ErrConflict, have.Position.Seq, from.Seq)
 	}
 	return nil
 }

@@ -20,9 +20,6 @@ func (t *tallies) write(c *store.Commit) {
 		}
 	}
 	for name, lw := range t.lists {
-		if lw == nil {
-			continue
-		}
 		c.Items[name] = make(map[string]store.Item, len(lw.items))
 		published := map[string]store.Tally{}
 		for id, iw := range lw.items {
@@ -36,18 +33,14 @@ func (t *tallies) write(c *store.Commit) {
 		if len(published) > 0 {
 			c.Scores[board.PublishedSet(name)] = published
 		}
-		if lw.halved > 0 {
-			c.Scale[lw.score.set] = -lw.halved
-		}
-		if lw.all.totals.Newest != lw.newestBefore {
-			lw.all.touched = true
-		}
-		c.Drop = append(c.Drop, lw.drop()...)
+		c.Drop = append(c.Drop, lw.drop...)
 	}
 	for set, s := range t.sets {
-		lw := t.lists[set.List]
-		if !s.touched || !lw.keeps(s) {
+		if !s.touched {
 			continue
+		}
+		if s.halved > 0 {
+			c.Scale[set] = -s.halved
 		}
 		c.Totals[set] = s.totals
 		if len(s.visitors) > 0 {

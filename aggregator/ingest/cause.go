@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/hotboard/hotboard/aggregator/fold"
 )
 
 // errNotConnected replaces every failure while there is no connection to NATS.
@@ -35,6 +37,23 @@ func cause(what string, err error) string {
 // storeCause and logCause return the cause without naming the shard.
 func (w *worker) storeCause(err error) string { return w.anonymous(cause("the store", err)) }
 func (w *worker) logCause(err error) string   { return w.anonymous(cause("NATS", err)) }
+
+// rulesCause describes missing rules and the remedy.
+func rulesCause(err *fold.RulesError) string {
+	var who, remedy string
+	switch {
+	case err.Edge != "":
+		who = "under which edge " + err.Edge + " accepted hits,"
+		remedy = "start the edge again, which has them on its disk, or add them"
+	case err.Seq != 0:
+		who = fmt.Sprintf("which message %d puts in force,", err.Seq)
+		remedy = "add them"
+	default:
+		who, remedy = "which are in force,", "add them"
+	}
+	return fmt.Sprintf("the rules %s, %s cannot be read (%s); until then nothing more is counted: %s with aggregator rules add FILE",
+		err.ID, who, cause("NATS", err.Err), remedy)
+}
 
 func (w *worker) anonymous(text string) string {
 	return strings.ReplaceAll(text, "shard "+w.label, "a shard")

@@ -19,26 +19,22 @@ const (
 // collect takes messages from a session: all waiting ones, up to a full commit.
 // Before earliest it waits for more, so that under load commits become larger
 // instead of more frequent. When tick fires first, it returns nothing.
-func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan time.Time) (msgs []fold.Message, hits int, err error) {
-	var size int
+func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan time.Time) (msgs []fold.Message, err error) {
+	var size, hits int
 	add := func(m fold.Message) {
 		msgs = append(msgs, m)
 		size += len(m.Data)
-		for _, b := range m.Batches {
-			if b != nil {
-				hits += len(b.Hits)
-			}
-		}
+		hits += hitsIn(&m)
 	}
 	select {
 	case m := <-s.msgs:
 		add(m)
 	case <-s.done:
-		return nil, 0, s.err
+		return nil, s.err
 	case <-tick:
-		return nil, 0, nil
+		return nil, nil
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		return nil, ctx.Err()
 	}
 	pacing := time.NewTimer(time.Until(earliest))
 	defer pacing.Stop()
@@ -50,7 +46,7 @@ func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan ti
 				add(m)
 				continue
 			default:
-				return msgs, hits, nil
+				return msgs, nil
 			}
 		}
 		select {
@@ -64,5 +60,15 @@ func collect(ctx context.Context, s *session, earliest time.Time, tick <-chan ti
 			due = true
 		}
 	}
-	return msgs, hits, nil
+	return msgs, nil
+}
+
+// hitsIn returns the number of hits in a message.
+func hitsIn(m *fold.Message) (n int) {
+	for _, b := range m.Batches {
+		if b != nil {
+			n += len(b.Hits)
+		}
+	}
+	return n
 }

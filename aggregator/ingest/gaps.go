@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -90,7 +91,7 @@ func (g gaps) newer() string {
 func (g gaps) oldest(some func(gap) bool) (edge string, n int) {
 	for e, x := range g {
 		if some(x) {
-			if n++; n == 1 || x.since.Before(g[edge].since) {
+			if n++; n == 1 || cmp.Or(x.since.Compare(g[edge].since), cmp.Compare(e, edge)) < 0 {
 				edge = e
 			}
 		}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -19,7 +21,7 @@ func newIngest(t *testing.T, f *fixture) *Ingest {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	r := rules(t)
 	in, err := New(Options{
-		Conn: f.server.Connect(), Store: f.store, Rules: func() *ruleset.Rules { return r },
+		Conn: f.server.Connect(), Store: f.store, Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return r, nil },
 		Owner: "a", Faults: faults.New(log, "hotboard", faults.Aggregator), Logger: log, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

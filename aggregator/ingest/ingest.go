@@ -32,8 +32,8 @@ import (
 type Options struct {
 	Conn  *nats.Conn
 	Store store.Store
-	// Rules returns the rules in force, which may change between two calls.
-	Rules func() *ruleset.Rules
+	// Rules returns the rules of a document, as for [fold.Folder].
+	Rules func(context.Context, hit.RulesID) (*ruleset.Rules, error)
 	// Committed, if set, is called with every fold after its commit. It must not
 	// block: the shard waits for it.
 	Committed func(*fold.Result)
@@ -121,9 +121,8 @@ func (in *Ingest) Stuck() time.Duration {
 	return longest
 }
 
-// folder returns a Folder with the rules in force now.
 func (in *Ingest) folder() *fold.Folder {
-	return &fold.Folder{Rules: in.Rules(), Store: in.Store, First: firstInLog(in.js)}
+	return &fold.Folder{Rules: in.Rules, Store: in.Store, First: firstInLog(in.js)}
 }
 
 // brokerError replaces the errors of requests that failed for want of a connection.

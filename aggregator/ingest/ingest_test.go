@@ -70,7 +70,7 @@ func (f *fixture) startWith(s store.Store, owner string, change func(*Options)) 
 	fl = faults.New(slog.New(slog.NewTextHandler(io.Discard, nil)), "hotboard", faults.Aggregator)
 	r := rules(f.t)
 	o := Options{
-		Conn: f.server.Connect(), Store: s, Rules: func() *ruleset.Rules { return r },
+		Conn: f.server.Connect(), Store: s, Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return r, nil },
 		Log: LogOptions{MaxBytes: 64 << 20}, Owner: owner, Faults: fl, Logger: log, Registerer: prometheus.NewRegistry(),
 	}
 	if change != nil {

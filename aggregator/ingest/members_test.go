@@ -17,6 +17,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/redisstore"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
@@ -82,7 +83,7 @@ func startDividing(t *testing.T, server *brokertest.Server, url, owner string) *
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	d := &dividing{store: s, cut: &cut{Store: s}}
 	d.Ingest, err = New(Options{
-		Conn: server.Connect(), Store: d.cut, Rules: func() *ruleset.Rules { return r },
+		Conn: server.Connect(), Store: d.cut, Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return r, nil },
 		Log: LogOptions{MaxBytes: 64 << 20}, Owner: owner, Logger: log,
 		Faults: faults.New(slog.New(slog.DiscardHandler), "hotboard", faults.Aggregator), Registerer: prometheus.NewRegistry(),
 	})

@@ -93,7 +93,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // committed takes in a committed fold.
-func (m *metrics) committed(msgs []fold.Message, hits int, res *fold.Result, took time.Duration) {
+func (m *metrics) committed(msgs []fold.Message, res *fold.Result, took time.Duration) {
+	hits := 0
+	for i := range msgs {
+		hits += hitsIn(&msgs[i])
+	}
 	for o, n := range res.Hits {
 		m.hits.WithLabelValues(o.List, string(o.Reason)).Add(float64(n))
 	}

@@ -124,7 +124,7 @@ func TestCollectIsBounded(t *testing.T) {
 	for range cap(s.msgs) {
 		s.msgs <- fold.Message{}
 	}
-	msgs, _, err := collect(t.Context(), s, time.Now(), nil)
+	msgs, err := collect(t.Context(), s, time.Now(), nil)
 	if err != nil || len(msgs) != commitMessages {
 		t.Errorf("a commit has %d messages, want %d: %v", len(msgs), commitMessages, err)
 	}

@@ -118,6 +118,17 @@ func (w *worker) logError(ctx context.Context, err error) error {
 	return err
 }
 
+// rulesError raises the fault for rules that the shard waits for.
+func (w *worker) rulesError(ctx context.Context, err *fold.RulesError) error {
+	if !w.in.Conn.IsConnected() {
+		return w.logError(ctx, err)
+	}
+	if failed(ctx, err) {
+		w.in.Faults.Set(faults.RulesMissing, w.shard, rulesCause(err))
+	}
+	return err
+}
+
 // lease takes or renews the lease when it is due, or gives it up when the shard
 // belongs to another aggregator. A worker that cannot read the log does not renew,
 // so that another aggregator may go on.
@@ -173,7 +184,7 @@ func (w *worker) standBy(ctx context.Context) {
 			w.compare(now)
 		}
 	}
-	for _, k := range []faults.Kind{faults.StoreAway, faults.LogAway, faults.Gap, faults.NewerEdge} {
+	for _, k := range []faults.Kind{faults.StoreAway, faults.LogAway, faults.RulesMissing, faults.Gap, faults.NewerEdge} {
 		w.in.Faults.Clear(k, w.shard)
 	}
 	w.known = store.Position{}
@@ -215,9 +226,10 @@ func (w *worker) follow(ctx context.Context) error {
 	tick := time.NewTicker(idleCheck)
 	defer tick.Stop()
 	var last time.Time // of the last commit
+	var idle bool      // whether the last look found no messages
 	for {
 		w.cameRound.Store(time.Now().UnixMilli())
-		msgs, hits, err := collect(ctx, s, last.Add(pace), tick.C)
+		msgs, err := collect(ctx, s, last.Add(pace), tick.C)
 		if err != nil {
 			return w.logError(ctx, err)
 		}
@@ -233,15 +245,24 @@ func (w *worker) follow(ctx context.Context) error {
 			if err := w.idle(ctx, state.Position); err != nil {
 				return err
 			}
+			if idle { // twice, because the first messages may take their time
+				w.in.Faults.Clear(faults.RulesMissing, w.shard)
+			}
+			idle = true
 			continue
 		}
-		if err := w.apply(ctx, &state, msgs, hits); err != nil {
-			return err
+		idle = false
+		for len(msgs) > 0 {
+			folded, err := w.apply(ctx, &state, msgs)
+			if err != nil {
+				return err
+			}
+			if state.Position.Seq == 0 { // the fold needs the log from its beginning
+				return errMoved
+			}
+			msgs = msgs[folded:]
 		}
 		last = time.Now()
-		if state.Position.Seq == 0 { // the fold needs the log from its beginning
-			return errMoved
-		}
 	}
 }
 
@@ -325,41 +346,47 @@ func (w *worker) fine() {
 	w.in.Faults.Clear(faults.LogAway, w.shard)
 }
 
-// apply folds messages and commits the result. It finishes both even when ctx ends.
-func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Message, hits int) error {
+// apply folds the first of msgs, commits the result and returns how many it folded.
+// It finishes both even when ctx ends.
+func (w *worker) apply(ctx context.Context, state *store.State, msgs []fold.Message) (folded int, err error) {
 	began := time.Now()
 	opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
 	res, err := w.in.folder().Fold(opCtx, w.shard, *state, msgs)
-	if errors.Is(err, fold.ErrLog) {
-		return w.logError(ctx, err)
+	var missing *fold.RulesError
+	switch {
+	case errors.As(err, &missing):
+		return 0, w.rulesError(ctx, missing)
+	case errors.Is(err, fold.ErrLog):
+		return 0, w.logError(ctx, err)
+	case err != nil:
+		return 0, w.storeError(ctx, err)
 	}
-	if err != nil {
-		return w.storeError(ctx, err)
-	}
+	msgs = msgs[:res.Folded]
 	var poisoned []*fold.Message
 	for _, i := range res.Poisoned {
 		first, err := setAside(opCtx, w.in.js, w.shard, &msgs[i])
 		if err != nil {
-			return w.logError(ctx, err)
+			return 0, w.logError(ctx, err)
 		}
 		if first {
 			poisoned = append(poisoned, &msgs[i])
 		}
 	}
 	if err := w.in.Store.Commit(opCtx, w.shard, res.Commit); err != nil {
-		return w.storeError(ctx, fmt.Errorf("committing: %w", err))
+		return 0, w.storeError(ctx, fmt.Errorf("committing: %w", err))
 	}
 	fold.Advance(state, res.Commit)
 	w.at(state.Position)
 	w.reached.Store(msgs[len(msgs)-1].Received.UnixMilli())
 	w.fine()
-	w.in.metrics.committed(msgs, hits, res, time.Since(began))
+	w.in.Faults.Clear(faults.RulesMissing, w.shard)
+	w.in.metrics.committed(msgs, res, time.Since(began))
 	if w.in.Committed != nil {
 		w.in.Committed(res)
 	}
 	w.tell(opCtx, res, poisoned, state)
-	return nil
+	return res.Folded, nil
 }
 
 // tell reports the findings of a committed fold.

@@ -121,7 +121,7 @@ func publish(t testing.TB, nc *nats.Conn, hits []hit.Hit, shards int) []uint64 {
 func applied(t testing.TB, nc *nats.Conn, s store.Store, seqs []uint64) time.Duration {
 	t.Helper()
 	in, err := ingest.New(ingest.Options{
-		Conn: nc, Store: s, Rules: func() *ruleset.Rules { return theRules }, Owner: "bench",
+		Conn: nc, Store: s, Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return theRules, nil }, Owner: "bench",
 		Faults:     faults.New(slog.New(slog.DiscardHandler), "hotboard", faults.Aggregator),
 		Logger:     slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),

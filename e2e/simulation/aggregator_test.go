@@ -9,6 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // aggregator is one process that folds.
@@ -69,7 +70,7 @@ func (w *world) compute(a *aggregator) {
 		}
 		return
 	}
-	f := &fold.Folder{Rules: w.rules, Store: w.store, First: func(_ context.Context, _ int, edge string, next uint64) (fold.InLog, error) {
+	f := &fold.Folder{Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return w.rules, nil }, Store: w.store, First: func(_ context.Context, _ int, edge string, next uint64) (fold.InLog, error) {
 		k := w.log.first(edge, next)
 		if a.upgraded {
 			k.Version = 0

@@ -8,16 +8,17 @@ type Kind string
 
 // Conditions of an aggregator.
 const (
-	StoreAway   Kind = "store_away"   // the store cannot be read or written
-	StoreEvicts Kind = "store_evicts" // the store may drop keys, or has dropped some
-	LogAway     Kind = "log_away"     // the log cannot be read
-	LogShards   Kind = "log_shards"   // the log and the store have different numbers of shards
-	LogFull     Kind = "log_full"     // the log is full of uncounted hits and refuses more
-	LogRefuses  Kind = "log_refuses"  // the broker is reachable, but the log stores nothing
-	Gap         Kind = "gap"          // batches are missing before others that arrived
-	NewerEdge   Kind = "newer_edge"   // an edge writes batches that this build cannot read
-	Behind      Kind = "behind"       // accepted hits are not counted in time
-	Incomplete  Kind = "incomplete"   // the counts lack hits that are gone for good
+	StoreAway    Kind = "store_away"    // the store cannot be read or written
+	StoreEvicts  Kind = "store_evicts"  // the store may drop keys, or has dropped some
+	LogAway      Kind = "log_away"      // the log cannot be read
+	LogShards    Kind = "log_shards"    // the log and the store have different numbers of shards
+	LogFull      Kind = "log_full"      // the log is full of uncounted hits and refuses more
+	LogRefuses   Kind = "log_refuses"   // the broker is reachable, but the log stores nothing
+	RulesMissing Kind = "rules_missing" // the broker lacks the rules of accepted hits
+	Gap          Kind = "gap"           // batches are missing before others that arrived
+	NewerEdge    Kind = "newer_edge"    // an edge writes batches that this build cannot read
+	Behind       Kind = "behind"        // accepted hits are not counted in time
+	Incomplete   Kind = "incomplete"    // the counts lack hits that are gone for good
 )
 
 // Conditions of an aggregator or an edge.
@@ -43,7 +44,7 @@ const (
 
 // Aggregator lists the kinds of an aggregator, the embedded one included.
 var Aggregator = []Kind{
-	StoreAway, StoreEvicts, LogAway, LogShards, LogFull, LogRefuses, Gap, NewerEdge, Behind, Incomplete,
+	StoreAway, StoreEvicts, LogAway, LogShards, LogFull, LogRefuses, RulesMissing, Gap, NewerEdge, Behind, Incomplete,
 	RulesDiffer, RulesUnknown,
 	Poisoned, BatchesLost, LogReplaced, StoreBehind,
 	BackendAway, StoreDamaged, LogDamaged,
