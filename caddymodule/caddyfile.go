@@ -75,7 +75,7 @@ func (app *App) parseOption(d *caddyfile.Dispenser, p *caddyrules.Parser, option
 		if err := args.Once(d, option, app.LimitKeys != 0); err != nil {
 			return err
 		}
-		if err := args.WholeOption(d, option, &app.LimitKeys); err != nil {
+		if err := args.Whole(d, option, &app.LimitKeys); err != nil {
 			return err
 		}
 		if app.LimitKeys < 1 {

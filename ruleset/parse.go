@@ -40,7 +40,7 @@ func ParseJSON(data []byte) (*Rules, error) {
 	return decode(doc, "")
 }
 
-func decode(doc *configfile.Document, path string) (*Rules, error) {
+func decode(doc *configfile.Node, path string) (*Rules, error) {
 	var c Config
 	var r *Rules
 	err := doc.Decode(path, &c, func() (err error) {

@@ -151,7 +151,7 @@ rules.yaml:27:41: limits[0].windows[3].calendar: only for windows per minute: re
 rules.yaml:28:36: limits[0].windows[4].burst: a calendar window has no burst: remove it
 rules.yaml:29:38: limits[0].windows[5].burst: -2 is not between 1 and 1000000000
 rules.yaml:30:23: limits[0].windows[6].per: duplicate window per week: see windows[4]
-rules.yaml:31:15: limits[0].windows[7].max: 1.5 is not a whole number of 64 bits
+rules.yaml:31:15: limits[0].windows[7].max: 1.5 is not a whole number
 rules.yaml:31:30: limits[0].windows[7].each: unknown key; known here are burst, calendar, max, per
 rules.yaml:33:21: limits[0].when.lists[1]: unknown list "polls"
 rules.yaml:34:25: limits[0].when.devices[1]: "phone" is not one of desktop, mobile, tablet, tv and other

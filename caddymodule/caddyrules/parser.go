@@ -2,114 +2,149 @@
 package caddyrules
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/hotboard/hotboard/caddymodule/internal/args"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-// Parser reads rules from the options of a Caddyfile, and remembers the
-// position of each part.
+// Parser turns the options of a Caddyfile into the document that a YAML file with
+// the same rules would be, and decodes that.
 type Parser struct {
 	*caddyfile.Dispenser
-	rules  ruleset.Config
-	places []place
-}
-
-// place is the position of the value of a path such as lists[0].dedup.
-type place struct {
-	path string
-	file string
-	line int
+	root *configfile.Node
 }
 
 // NewParser returns a parser that reads from d, which must be at the option that
 // holds the rules.
 func NewParser(d *caddyfile.Dispenser) *Parser {
-	p := &Parser{Dispenser: d}
-	p.mark("")
-	return p
+	return &Parser{Dispenser: d, root: configfile.Table(place(d.Token()))}
 }
 
 // Parse reads one option: list, limit, bots or rules_file.
-func (p *Parser) Parse(option string) error {
-	switch option {
-	case "rules_file":
-		return p.parseRulesFile()
-	case "list":
-		return p.parseList()
-	case "limit":
-		return p.parseLimit()
+func (p *Parser) Parse(name string) error {
+	line := p.line()
+	table := configfile.Table(line[0].Place)
+	switch name {
+	case "list", "limit":
+		if len(line) != 2 {
+			return p.Errf("a %[1]s needs one name: %[1]s <name> { … }", name)
+		}
+		table.Set(line[0].Place, "name", line[1])
+		p.root.Child(line[0].Place, name+"s").Append(table)
 	case "bots":
-		return p.parseBots()
+		if len(line) > 1 {
+			return p.ArgErr()
+		}
+		if !p.root.Set(line[0].Place, "bots", table) {
+			return p.Err("duplicate bots")
+		}
+	case "rules_file":
+		return p.parseRulesFile(line)
+	default:
+		return p.Errf("unknown option %q; options of rules: list, limit, bots and rules_file", name)
 	}
-	return p.Errf("unknown option %q; options of rules: list, limit, bots and rules_file", option)
+	return p.parseBlock(name, options[name], table, 1)
+}
+
+// parseBlock reads the options of a block into a table.
+func (p *Parser) parseBlock(name string, options []option, into *configfile.Node, nesting int) error {
+	for p.NextBlock(nesting) {
+		i := slices.IndexFunc(options, func(o option) bool { return o.name == p.Val() })
+		if i < 0 {
+			names := make([]string, len(options))
+			for j, o := range options {
+				names[j] = o.name
+			}
+			return p.Errf("unknown option %q; options of %s: %s", p.Val(), name, join(names))
+		}
+		o := options[i]
+		switch err := o.read(into, p.line()); {
+		case err == errUsage && o.usage == "":
+			return p.ArgErr()
+		case err == errUsage:
+			return p.Err(o.usage)
+		case err != nil:
+			return p.WrapErr(err)
+		}
+		if o.block == nil {
+			continue
+		}
+		if err := p.parseBlock(o.name, o.block, into, nesting+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line reads the current token and those after it on its line.
+func (p *Parser) line() []*configfile.Node {
+	tokens := append([]caddyfile.Token{p.Token()}, p.RemainingArgsAsTokens()...)
+	line := make([]*configfile.Node, len(tokens))
+	for i, t := range tokens {
+		line[i] = configfile.Word(place(t), t.Text)
+	}
+	return line
+}
+
+func place(t caddyfile.Token) configfile.Place { return configfile.Place{File: t.File, Line: t.Line} }
+
+// parseRulesFile adds the rules of a YAML file.
+func (p *Parser) parseRulesFile(line []*configfile.Node) error {
+	if len(line) != 2 {
+		return p.ArgErr()
+	}
+	name := beside(line[1].File, line[1].Text())
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return p.Errf("rules_file: %v", err)
+	}
+	rules, err := configfile.ParseYAML(name, data)
+	if err == nil {
+		err = p.root.Merge(rules)
+	}
+	if err != nil {
+		return p.Errf("rules_file:\n%v", err)
+	}
+	return nil
 }
 
 // Config returns the rules, or all their mistakes, each with its file and line.
 func (p *Parser) Config() (ruleset.Config, error) {
-	_, err := ruleset.Compile(p.rules)
-	problems := configfile.Problems(errors.Join(err, ValidateIDs(&p.rules)))
-	if len(problems) == 0 {
-		return p.rules, nil
-	}
-	for _, problem := range problems {
-		at := p.find(problem.Path)
-		problem.File, problem.Line = at.file, at.line
-	}
-	slices.SortStableFunc(problems, func(a, b *configfile.Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	var c ruleset.Config
+	err := p.root.Decode("", &c, func() error {
+		_, err := ruleset.Compile(c)
+		return errors.Join(err, ValidateIDs(&c))
 	})
-	errs := make([]error, len(problems))
-	for i, problem := range problems {
-		errs[i] = problem
+	if err != nil {
+		return c, fmt.Errorf("the rules have mistakes:\n%w", err)
 	}
-	return ruleset.Config{}, fmt.Errorf("the rules have mistakes:\n%w", errors.Join(errs...))
-}
-
-// mark records the current token as the beginning of a path's value.
-func (p *Parser) mark(format string, values ...any) {
-	p.places = append(p.places, place{fmt.Sprintf(format, values...), p.File(), p.Line()})
-}
-
-// find returns the place of a path, or of the innermost value that contains it.
-func (p *Parser) find(path string) place {
-	var found place
-	for _, at := range p.places {
-		rest, ok := strings.CutPrefix(path, at.path)
-		if ok && (rest == "" || at.path == "" || rest[0] == '.' || rest[0] == '[') && len(at.path) >= len(found.path) {
-			found = at
+	if c.Bots != nil && c.Bots.File != "" {
+		// The server may run in another directory than the command that adapts.
+		if c.Bots.File, err = filepath.Abs(beside(p.root.Get("bots").Get("file").File, c.Bots.File)); err != nil {
+			return c, fmt.Errorf("bots.file: %w", err)
 		}
 	}
-	return found
+	return c, nil
 }
 
-func (p *Parser) addList(l *ruleset.ListConfig) (path string) {
-	path = fmt.Sprintf("lists[%d]", len(p.rules.Lists))
-	p.mark("%s", path)
-	p.rules.Lists = append(p.rules.Lists, l)
-	return path
-}
-
-func (p *Parser) addLimit(l *ruleset.Limit) (path string) {
-	path = fmt.Sprintf("limits[%d]", len(p.rules.Limits))
-	p.mark("%s", path)
-	p.rules.Limits = append(p.rules.Limits, l)
-	return path
-}
-
-func (p *Parser) setBots(b *ruleset.Bots) error {
-	if err := args.Once(p.Dispenser, "bots", p.rules.Bots != nil); err != nil {
-		return err
+// beside resolves a path in a file against the file's directory.
+func beside(file, path string) string {
+	if filepath.IsAbs(path) {
+		return path
 	}
-	p.mark("bots")
-	p.rules.Bots = b
-	return nil
+	return filepath.Join(filepath.Dir(file), path)
+}
+
+// join lists names as in a sentence: "a, b and c".
+func join(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

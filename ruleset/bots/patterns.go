@@ -76,7 +76,7 @@ type entry struct {
 // [*configfile.Problem] for every mistake; name is the file name in them.
 func ParsePatterns(name string, data []byte) (*Patterns, error) {
 	if len(data) > maxPatternsBytes {
-		return nil, &configfile.Problem{File: name, Message: fmt.Sprintf("the file has more than %d MB", maxPatternsBytes>>20)}
+		return nil, &configfile.Problem{Place: configfile.Place{File: name}, Message: fmt.Sprintf("the file has more than %d MB", maxPatternsBytes>>20)}
 	}
 	r := &patternReader{name: name, data: bytes.TrimPrefix(data, []byte("\ufeff"))}
 	r.read()
@@ -100,9 +100,11 @@ type patternReader struct {
 func (r *patternReader) addf(offset int64, path, format string, args ...any) {
 	before := r.data[:min(max(offset, 0), int64(len(r.data)))]
 	r.problems = append(r.problems, &configfile.Problem{
-		File:    r.name,
-		Line:    1 + bytes.Count(before, []byte("\n")),
-		Column:  len(before) - bytes.LastIndexByte(before, '\n'),
+		Place: configfile.Place{
+			File:   r.name,
+			Line:   1 + bytes.Count(before, []byte("\n")),
+			Column: len(before) - bytes.LastIndexByte(before, '\n'),
+		},
 		Path:    path,
 		Message: fmt.Sprintf(format, args...),
 	})

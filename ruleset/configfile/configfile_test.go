@@ -67,9 +67,9 @@ rooms:
 {"name":"kitchen","windows":2,"heated":true,"target":"20.5°C","seats":{"stool":16,"chair":1000},"tags":["a","b","c\n"]},
 {"name":"second\nkitchen\n","windows":-1,"size":null,"heated":true,"target":"20.5°C","seats":{"stool":16,"chair":1000},"tags":["a","b","c\n"]},
 {"name":"hall","size":{}}]}`
-	for spelling, parse := range map[string]func() (*Document, error){
-		"YAML": func() (*Document, error) { return ParseYAML("f", []byte(asYAML)) },
-		"JSON": func() (*Document, error) { return ParseJSON("f", []byte(asJSON)) },
+	for spelling, parse := range map[string]func() (*Node, error){
+		"YAML": func() (*Node, error) { return ParseYAML("f", []byte(asYAML)) },
+		"JSON": func() (*Node, error) { return ParseJSON("f", []byte(asJSON)) },
 	} {
 		doc, err := parse()
 		if err != nil {
@@ -147,10 +147,10 @@ f.yaml:5:13: rooms[0].target: want degrees, such as 20°C
 f.yaml:6:11: rooms[0].size: want a table of keys, not a number
 f.yaml:7:5: rooms[0].Hidden: unknown key; known here are heated, name, seats, size, tags, target, windows
 f.yaml:8:5: rooms[0].private: unknown key; known here are heated, name, seats, size, tags, target, windows
-f.yaml:9:16: rooms[0].seats.a: 1.5 is not a whole number of 64 bits
+f.yaml:9:16: rooms[0].seats.a: 1.5 is not a whole number
 f.yaml:10:12: rooms[0].tags[0]: want a string, not a list
 f.yaml:11:5: rooms[1].name: is empty
-f.yaml:11:14: rooms[1].windows: 1.5 is not a whole number of 8 bits
+f.yaml:11:14: rooms[1].windows: 1.5 is not a whole number
 f.yaml:12:13: rooms[1].target: want a string, not a list`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -190,7 +190,7 @@ func TestProblems(t *testing.T) {
 	if got, want := err.Error(), "rules.a: one\nrules: two\nrules: three\nrules[4]: four"; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	if got := (&Problem{Line: 3, Column: 7, Message: "m"}).Error(); got != "3:7: m" {
+	if got := (&Problem{Place: Place{Line: 3, Column: 7}, Message: "m"}).Error(); got != "3:7: m" {
 		t.Error(got)
 	}
 }

@@ -2,6 +2,7 @@ package configfile
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,16 +12,13 @@ import (
 )
 
 // decoder fills Go values from nodes and continues after a mistake.
-type decoder struct {
-	doc      *Document
-	problems []*Problem
+type decoder struct{ problems []*Problem }
+
+func (d *decoder) addf(at Place, path, format string, args ...any) {
+	d.problems = append(d.problems, problem(at, path, fmt.Sprintf(format, args...)))
 }
 
-func (d *decoder) addf(n *node, path, format string, args ...any) {
-	d.problems = append(d.problems, d.doc.problem(n, path, fmt.Sprintf(format, args...)))
-}
-
-func (d *decoder) decodeInto(n *node, path string, into any) {
+func (d *decoder) decodeInto(n *Node, path string, into any) {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		panic(fmt.Sprintf("configfile: Decode into a %T: want a pointer", into))
@@ -29,7 +27,7 @@ func (d *decoder) decodeInto(n *node, path string, into any) {
 }
 
 // decode fills v, which is settable. Null leaves v as it is.
-func (d *decoder) decode(n *node, path string, v reflect.Value) {
+func (d *decoder) decode(n *Node, path string, v reflect.Value) {
 	if v.Kind() == reflect.Pointer {
 		if n.kind == null {
 			return
@@ -45,13 +43,13 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 	}
 	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		// Pass on a bare number too: the type explains best why it needs a unit.
-		if n.kind != text && n.kind != number {
-			d.addf(n, path, "want a string, not %v", n.kind)
+		if n.kind != text && n.kind != number && n.kind != word {
+			d.addf(n.Place, path, "want a string, not %v", n.kind)
 		} else if err := t.UnmarshalText([]byte(n.scalar)); err != nil {
 			if _, ok := t.(*time.Time); ok { // whose own error shows Go's layout
 				err = fmt.Errorf("%.80q is not a time such as 2026-11-20T09:30:00Z or 2026-11-20T10:30:00+01:00", n.scalar)
 			}
-			d.addf(n, path, "%v", err)
+			d.addf(n.Place, path, "%v", err)
 		}
 		return
 	}
@@ -73,7 +71,11 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 		v.Set(reflect.MakeMapWithSize(v.Type(), len(n.entries)))
 		for _, e := range n.entries {
 			value := reflect.New(v.Type().Elem()).Elem()
+			before := len(d.problems)
 			d.decode(e.value, joinPath(path, e.key), value)
+			if len(d.problems) > before {
+				continue // a zero would be a mistake of its own
+			}
 			v.SetMapIndex(reflect.ValueOf(e.key).Convert(v.Type().Key()), value)
 		}
 	default:
@@ -81,19 +83,19 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 	}
 }
 
-func (d *decoder) want(n *node, path string, k kind) bool {
-	if n.kind == k {
+func (d *decoder) want(n *Node, path string, k kind) bool {
+	if n.kind == k || n.kind == word && (k == text || k == number) {
 		return true
 	}
 	hint := ""
 	if k == text && (n.kind == number || n.kind == boolean) {
 		hint = ": put it in quotes"
 	}
-	d.addf(n, path, "want %v, not %v%s", k, n.kind, hint)
+	d.addf(n.Place, path, "want %v, not %v%s", k, n.kind, hint)
 	return false
 }
 
-func (d *decoder) decodeScalar(n *node, path string, v reflect.Value) {
+func (d *decoder) decodeScalar(n *Node, path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if d.want(n, path, text) {
@@ -109,7 +111,7 @@ func (d *decoder) decodeScalar(n *node, path string, v reflect.Value) {
 		}
 		i, err := strconv.ParseInt(n.scalar, 10, v.Type().Bits())
 		if err != nil {
-			d.addf(n, path, "%s is not a whole number of %d bits", n.scalar, v.Type().Bits())
+			d.notANumber(n, path, "a whole number", v, err)
 			return
 		}
 		v.SetInt(i)
@@ -119,7 +121,7 @@ func (d *decoder) decodeScalar(n *node, path string, v reflect.Value) {
 		}
 		f, err := strconv.ParseFloat(n.scalar, v.Type().Bits())
 		if err != nil {
-			d.addf(n, path, "%s is not a number of %d bits", n.scalar, v.Type().Bits())
+			d.notANumber(n, path, "a number", v, err)
 			return
 		}
 		v.SetFloat(f)
@@ -128,7 +130,18 @@ func (d *decoder) decodeScalar(n *node, path string, v reflect.Value) {
 	}
 }
 
-func (d *decoder) decodeStruct(n *node, path string, v reflect.Value) {
+func (d *decoder) notANumber(n *Node, path, want string, v reflect.Value, err error) {
+	if errors.Is(err, strconv.ErrRange) {
+		want = fmt.Sprintf("%s of %d bits", want, v.Type().Bits())
+	}
+	shown := n.scalar
+	if n.kind == word {
+		shown = strconv.Quote(shown)
+	}
+	d.addf(n.Place, path, "%.80s is not %s", shown, want)
+}
+
+func (d *decoder) decodeStruct(n *Node, path string, v reflect.Value) {
 	if !d.want(n, path, table) {
 		return
 	}
@@ -142,7 +155,7 @@ func (d *decoder) decodeStruct(n *node, path string, v reflect.Value) {
 				known = append(known, name)
 			}
 			slices.Sort(known)
-			d.addf(&node{line: e.line, column: e.column}, joinPath(path, e.key),
+			d.addf(e.Place, joinPath(path, e.key),
 				"unknown key; known here are %s", strings.Join(known, ", "))
 			continue
 		}

@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -13,12 +14,6 @@ const (
 	maxNodes = 100_000 // including those repeated by aliases
 )
 
-// Document is a parsed configuration file.
-type Document struct {
-	file string
-	root *node
-}
-
 // kind is the type of a value in the file.
 type kind int
 
@@ -29,29 +24,48 @@ const (
 	text
 	list
 	table
+	word // a string or a number, whichever the Go value is
 )
 
 func (k kind) String() string {
-	return [...]string{"nothing", "a boolean", "a number", "a string", "a list", "a table of keys"}[k]
+	return [...]string{"nothing", "a boolean", "a number", "a string", "a list", "a table of keys", "a word"}[k]
 }
 
-// node is one value of a document in either spelling.
-type node struct {
-	kind         kind
-	line, column int
-	scalar       string // of a boolean, number or text
-	items        []*node
-	entries      []entry
+// Node is one value of a document, with the values below it. A document is its
+// root. [ParseYAML] and [ParseJSON] read one; readers of other formats build one.
+type Node struct {
+	Place
+	kind    kind
+	scalar  string // of a boolean, number, text or word
+	items   []*Node
+	entries []entry
 }
 
 // entry is one key of a table.
 type entry struct {
-	key          string
-	line, column int
-	value        *node
+	Place
+	key   string
+	value *Node
 }
 
-func (n *node) get(key string) *node {
+// Word returns a text that is a string or a number, whichever the Go value to fill
+// is.
+func Word(at Place, text string) *Node { return &Node{Place: at, kind: word, scalar: text} }
+
+// True returns the boolean true.
+func True(at Place) *Node { return &Node{Place: at, kind: boolean, scalar: "true"} }
+
+// Table returns a table without keys.
+func Table(at Place) *Node { return &Node{Place: at, kind: table} }
+
+// List returns a list.
+func List(at Place, items ...*Node) *Node { return &Node{Place: at, kind: list, items: items} }
+
+// Text returns the text of a word, string, number or boolean.
+func (n *Node) Text() string { return n.scalar }
+
+// Get returns the value of a key, or nil.
+func (n *Node) Get(key string) *Node {
 	for i := range n.entries {
 		if n.entries[i].key == key {
 			return n.entries[i].value
@@ -60,10 +74,65 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
+// Child returns the value of a key. A missing one becomes a value without a type,
+// which Set turns into a table and Append into a list.
+func (n *Node) Child(at Place, key string) *Node {
+	child := n.Get(key)
+	if child == nil {
+		child = &Node{Place: at}
+		n.Set(at, key, child)
+	}
+	return child
+}
+
+// Set sets the value of a key that stands at a place. It returns false, and changes
+// nothing, if the table has the key already.
+func (n *Node) Set(at Place, key string, value *Node) bool {
+	if n.Get(key) != nil {
+		return false
+	}
+	if n.kind == null {
+		n.kind = table
+	}
+	n.entries = append(n.entries, entry{at, key, value})
+	return true
+}
+
+// Append adds items to a list.
+func (n *Node) Append(items ...*Node) {
+	if n.kind == null {
+		n.kind = list
+	}
+	n.items = append(n.items, items...)
+}
+
+// Merge adds the keys of another document to n, a table. If both have a list for
+// a key, the lists become one. Any other key that both have is a mistake.
+func (n *Node) Merge(from *Node) error {
+	if from.kind != table && from.kind != null {
+		return problem(from.Place, "", fmt.Sprintf("want %v, not %v", table, from.kind))
+	}
+	var problems []*Problem
+	for _, e := range from.entries {
+		switch was := n.Get(e.key); {
+		case was == nil:
+			n.entries = append(n.entries, e)
+		case was.kind == null:
+			*was = *e.value
+		case e.value.kind == null:
+		case was.kind == list && e.value.kind == list:
+			was.items = append(was.items, e.value.items...)
+		default:
+			problems = append(problems, problem(e.Place, e.key, fmt.Sprintf("duplicate: %s:%d has it", was.File, was.Line)))
+		}
+	}
+	return join(problems)
+}
+
 // find returns the node at a path, or the nearest one above it and false.
-func (n *node) find(path string) (*node, bool) {
+func (n *Node) find(path string) (*Node, bool) {
 	for path != "" {
-		var next *node
+		var next *Node
 		if rest, ok := strings.CutPrefix(path, "["); ok {
 			index, after, _ := strings.Cut(rest, "]")
 			i, err := strconv.Atoi(index)
@@ -76,7 +145,7 @@ func (n *node) find(path string) (*node, bool) {
 			if end < 0 {
 				end = len(path)
 			}
-			if next = n.get(path[:end]); next == nil {
+			if next = n.Get(path[:end]); next == nil {
 				return n, false
 			}
 			path = path[end:]
@@ -86,8 +155,8 @@ func (n *node) find(path string) (*node, bool) {
 	return n, true
 }
 
-func (d *Document) problem(n *node, path, message string) *Problem {
-	return &Problem{File: d.file, Line: n.line, Column: n.column, Path: path, Message: message}
+func problem(at Place, path, message string) *Problem {
+	return &Problem{Place: at, Path: path, Message: message}
 }
 
 // Decode reads the value at path ("" is the whole document, "rules" the value of
@@ -100,13 +169,13 @@ func (d *Document) problem(n *node, path, message string) *Problem {
 //
 // If a struct has a method SetDefaults(), Decode calls it before filling the
 // struct. Types that implement [encoding.TextUnmarshaler] are read from a string.
-func (d *Document) Decode(path string, into any, validate func() error) error {
-	n, found := d.root.find(path)
+func (n *Node) Decode(path string, into any, validate func() error) error {
+	value, found := n.find(path)
 	if !found {
-		return d.problem(n, path, "missing")
+		return problem(value.Place, path, "missing")
 	}
-	dec := decoder{doc: d}
-	dec.decodeInto(n, path, into)
+	var dec decoder
+	dec.decodeInto(value, path, into)
 
 	if validate != nil {
 		bad := make(map[string]bool)
@@ -117,8 +186,8 @@ func (d *Document) Decode(path string, into any, validate func() error) error {
 			if bad[p.Path] {
 				continue
 			}
-			at, _ := d.root.find(p.Path)
-			p.File, p.Line, p.Column = d.file, at.line, at.column
+			at, _ := n.find(p.Path)
+			p.Place = at.Place
 			dec.problems = append(dec.problems, p)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // ParseJSON parses a JSON document. The file name appears in problems only and
 // may be empty.
-func ParseJSON(file string, data []byte) (*Document, error) {
+func ParseJSON(file string, data []byte) (*Node, error) {
 	r := &jsonReader{file: file, data: data}
 	if len(data) > MaxBytes {
 		return nil, r.problem(0, "", fmt.Sprintf("the file has more than %d bytes", MaxBytes))
@@ -31,7 +31,7 @@ func ParseJSON(file string, data []byte) (*Document, error) {
 	if len(r.problems) > 0 {
 		return nil, join(r.problems)
 	}
-	return &Document{file: file, root: root}, nil
+	return root, nil
 }
 
 // jsonReader turns the tokens of a valid JSON text into nodes with positions.
@@ -44,13 +44,12 @@ type jsonReader struct {
 }
 
 func (r *jsonReader) problem(offset int, path, message string) *Problem {
-	line, column := r.position(offset)
-	return &Problem{File: r.file, Line: line, Column: column, Path: path, Message: message}
+	return problem(r.place(offset), path, message)
 }
 
-func (r *jsonReader) position(offset int) (line, column int) {
+func (r *jsonReader) place(offset int) Place {
 	before := r.data[:min(offset, len(r.data))]
-	return bytes.Count(before, []byte{'\n'}) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+	return Place{r.file, bytes.Count(before, []byte{'\n'}) + 1, len(before) - bytes.LastIndexByte(before, '\n')}
 }
 
 // token returns the next token and the offset at which it begins.
@@ -66,7 +65,7 @@ func (r *jsonReader) token() (json.Token, int, error) {
 	return t, start, nil
 }
 
-func (r *jsonReader) value(path string, depth int) (*node, error) {
+func (r *jsonReader) value(path string, depth int) (*Node, error) {
 	t, start, err := r.token()
 	if err != nil {
 		return nil, err
@@ -74,8 +73,7 @@ func (r *jsonReader) value(path string, depth int) (*node, error) {
 	if r.nodes++; r.nodes > maxNodes || depth > maxDepth {
 		return nil, r.problem(start, path, fmt.Sprintf("the document has more than %d values or is nested deeper than %d", maxNodes, maxDepth))
 	}
-	n := &node{}
-	n.line, n.column = r.position(start)
+	n := &Node{Place: r.place(start)}
 	switch t := t.(type) {
 	case nil:
 	case bool:
@@ -95,7 +93,7 @@ func (r *jsonReader) value(path string, depth int) (*node, error) {
 	return n, nil
 }
 
-func (r *jsonReader) list(n *node, path string, depth int) error {
+func (r *jsonReader) list(n *Node, path string, depth int) error {
 	for r.dec.More() {
 		item, err := r.value(fmt.Sprintf("%s[%d]", path, len(n.items)), depth+1)
 		if err != nil {
@@ -107,22 +105,21 @@ func (r *jsonReader) list(n *node, path string, depth int) error {
 	return err
 }
 
-func (r *jsonReader) table(n *node, path string, depth int) error {
+func (r *jsonReader) table(n *Node, path string, depth int) error {
 	for r.dec.More() {
 		t, start, err := r.token()
 		if err != nil {
 			return err
 		}
-		e := entry{key: t.(string)} // the text is valid JSON
-		e.line, e.column = r.position(start)
-		below := joinPath(path, e.key)
-		if n.get(e.key) != nil {
-			r.problems = append(r.problems, r.problem(start, below, "duplicate key"))
-		}
-		if e.value, err = r.value(below, depth+1); err != nil {
+		key := t.(string) // the text is valid JSON
+		below := joinPath(path, key)
+		value, err := r.value(below, depth+1)
+		if err != nil {
 			return err
 		}
-		n.entries = append(n.entries, e)
+		if !n.Set(r.place(start), key, value) {
+			r.problems = append(r.problems, r.problem(start, below, "duplicate key"))
+		}
 	}
 	_, _, err := r.token()
 	return err

@@ -14,13 +14,17 @@ import (
 	"strings"
 )
 
-// Problem is one mistake in a configuration.
-type Problem struct {
-	// File, Line and Column are the place of the mistake; Line and Column count
-	// from 1. They are empty if the configuration did not come from a file.
-	// Column is also empty if only the line is known.
+// Place is where a value stands. Line and Column count from 1. A Place is empty if
+// the configuration did not come from a file. Column is also empty if only the line
+// is known, as in a Caddyfile.
+type Place struct {
 	File         string
 	Line, Column int
+}
+
+// Problem is one mistake in a configuration.
+type Problem struct {
+	Place
 	// Path names the value, for example lists[0].dedup. It is empty for the
 	// whole configuration.
 	Path string
@@ -93,7 +97,7 @@ func joinPath(path, below string) string {
 // join sorts problems by their place and joins them into one error.
 func join(problems []*Problem) error {
 	slices.SortStableFunc(problems, func(a, b *Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	all := make([]error, len(problems))
 	for i, p := range problems {

@@ -14,14 +14,14 @@ import (
 // ParseYAML parses a YAML document. The file name appears in problems only and
 // may be empty. ParseYAML follows anchors, aliases and merge keys. A file must
 // contain one document.
-func ParseYAML(file string, data []byte) (*Document, error) {
+func ParseYAML(file string, data []byte) (*Node, error) {
 	r := &yamlReader{file: file, anchors: make(map[string]ast.Node)}
 	if len(data) > MaxBytes {
-		return nil, &Problem{File: file, Line: 1, Column: 1, Message: fmt.Sprintf("the file has more than %d bytes", MaxBytes)}
+		return nil, problem(Place{file, 1, 1}, "", fmt.Sprintf("the file has more than %d bytes", MaxBytes))
 	}
 	parsed, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		p := &Problem{File: file, Message: err.Error()}
+		p := problem(Place{File: file}, "", err.Error())
 		if located := yaml.Error(nil); errors.As(err, &located) {
 			p.Message = located.GetMessage()
 			if t := located.GetToken(); t != nil && t.Position != nil {
@@ -30,7 +30,7 @@ func ParseYAML(file string, data []byte) (*Document, error) {
 		}
 		return nil, p
 	}
-	doc := &Document{file: file, root: &node{line: 1, column: 1}}
+	root := &Node{Place: Place{file, 1, 1}}
 	bodies := 0
 	for _, d := range parsed.Docs {
 		if d.Body == nil {
@@ -39,14 +39,14 @@ func ParseYAML(file string, data []byte) (*Document, error) {
 		if bodies++; bodies > 1 {
 			return nil, r.problem(d.Body, "", "the file contains more than one document")
 		}
-		if doc.root, err = r.value(d.Body, "", 0); err != nil {
+		if root, err = r.value(d.Body, "", 0); err != nil {
 			return nil, err
 		}
 	}
 	if len(r.problems) > 0 {
 		return nil, join(r.problems)
 	}
-	return doc, nil
+	return root, nil
 }
 
 // yamlReader turns a YAML syntax tree into nodes.
@@ -58,13 +58,12 @@ type yamlReader struct {
 }
 
 func (r *yamlReader) problem(n ast.Node, path, message string) *Problem {
-	line, column := place(n)
-	return &Problem{File: r.file, Line: line, Column: column, Path: path, Message: message}
+	return problem(r.place(n), path, message)
 }
 
 // place returns the beginning of a node. The token of a mapping in block style is
 // its first colon, so place uses the key before it.
-func place(n ast.Node) (line, column int) {
+func (r *yamlReader) place(n ast.Node) Place {
 	var t *token.Token
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -77,18 +76,17 @@ func place(n ast.Node) (line, column int) {
 		t = n.GetToken()
 	}
 	if t == nil || t.Position == nil {
-		return 1, 1
+		return Place{r.file, 1, 1}
 	}
-	return t.Position.Line, t.Position.Column
+	return Place{r.file, t.Position.Line, t.Position.Column}
 }
 
 // value reads a node. An error means that reading on is pointless.
-func (r *yamlReader) value(a ast.Node, path string, depth int) (*node, error) {
+func (r *yamlReader) value(a ast.Node, path string, depth int) (*Node, error) {
 	if r.nodes++; r.nodes > maxNodes || depth > maxDepth {
 		return nil, r.problem(a, path, fmt.Sprintf("the document has more than %d values or is nested deeper than %d", maxNodes, maxDepth))
 	}
-	n := &node{}
-	n.line, n.column = place(a)
+	n := &Node{Place: r.place(a)}
 	switch a := a.(type) {
 	case *ast.NullNode:
 	case *ast.BoolNode:
@@ -138,8 +136,8 @@ func (r *yamlReader) value(a ast.Node, path string, depth int) (*node, error) {
 
 // table reads the keys of a mapping. The mapping's own keys take precedence over
 // merged ones (<<).
-func (r *yamlReader) table(n *node, values []*ast.MappingValueNode, path string, depth int) error {
-	var merged []*node
+func (r *yamlReader) table(n *Node, values []*ast.MappingValueNode, path string, depth int) error {
+	var merged []*Node
 	for _, v := range values {
 		if v.Key.IsMergeKey() {
 			m, err := r.value(v.Value, path, depth+1)
@@ -156,23 +154,19 @@ func (r *yamlReader) table(n *node, values []*ast.MappingValueNode, path string,
 			}
 			continue
 		}
-		e := entry{key: keyText(v.Key)}
-		e.line, e.column = place(v.Key)
-		below := joinPath(path, e.key)
-		if n.get(e.key) != nil {
-			r.problems = append(r.problems, r.problem(v.Key, below, "duplicate key"))
-		}
-		var err error
-		if e.value, err = r.value(v.Value, below, depth+1); err != nil {
+		key := keyText(v.Key)
+		below := joinPath(path, key)
+		value, err := r.value(v.Value, below, depth+1)
+		if err != nil {
 			return err
 		}
-		n.entries = append(n.entries, e)
+		if !n.Set(r.place(v.Key), key, value) {
+			r.problems = append(r.problems, r.problem(v.Key, below, "duplicate key"))
+		}
 	}
 	for _, m := range merged {
 		for _, e := range m.entries {
-			if n.get(e.key) == nil {
-				n.entries = append(n.entries, e)
-			}
+			n.Set(e.Place, e.key, e.value)
 		}
 	}
 	return nil

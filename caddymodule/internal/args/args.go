@@ -3,12 +3,9 @@
 package args
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/hotboard/hotboard/ruleset"
 )
 
 // Once refuses an option that is already set.
@@ -46,54 +43,16 @@ func Toggle(d *caddyfile.Dispenser, v *bool) error {
 	return nil
 }
 
-// WholeOption reads an option with a whole number as its argument.
-func WholeOption[N int | int64](d *caddyfile.Dispenser, option string, v *N) error {
+// Whole reads an option with a whole number as its argument.
+func Whole(d *caddyfile.Dispenser, option string, v *int) error {
 	var text string
 	if err := Word(d, &text); err != nil {
 		return err
 	}
-	return Whole(d, option, text, v)
-}
-
-// Whole parses the argument text of an option as a whole number.
-func Whole[N int | int64](d *caddyfile.Dispenser, option, text string, v *N) error {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || int64(N(n)) != n {
+	n, err := strconv.Atoi(text)
+	if err != nil {
 		return d.Errf("%s: %q is not a whole number", option, text)
 	}
-	*v = N(n)
-	return nil
-}
-
-// NumberOption reads an option with a number as its argument.
-func NumberOption(d *caddyfile.Dispenser, option string, v *float64) error {
-	var text string
-	if err := Word(d, &text); err != nil {
-		return err
-	}
-	return Number(d, option, text, v)
-}
-
-// Number parses the argument text of an option as a number.
-func Number(d *caddyfile.Dispenser, option, text string, v *float64) error {
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) { // JSON cannot represent the last two
-		return d.Errf("%s: %q is not a number", option, text)
-	}
 	*v = n
-	return nil
-}
-
-// Duration reads an option with a duration as its argument.
-func Duration(d *caddyfile.Dispenser, option string, v *ruleset.Duration) error {
-	var text string
-	if err := Word(d, &text); err != nil {
-		return err
-	}
-	length, err := ruleset.ParseDuration(text)
-	if err != nil {
-		return d.Errf("%s: %v", option, err)
-	}
-	*v = length
 	return nil
 }
