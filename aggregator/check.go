@@ -105,10 +105,10 @@ func describeList(r *ruleset.Rules, l *ruleset.List) string {
 			s = "votes for " + plural(len(l.Votes.Options), "option")
 		}
 		if t := l.Votes.Opens; !t.IsZero() {
-			s += ", from " + t.Format(time.RFC3339)
+			s += ", from " + t.In(l.Location()).Format(time.RFC3339)
 		}
 		if t := l.Votes.Closes; !t.IsZero() {
-			s += ", until " + t.Format(time.RFC3339)
+			s += ", until " + t.In(l.Location()).Format(time.RFC3339)
 		}
 		if l.Votes.RequireUser {
 			s += ", of users"

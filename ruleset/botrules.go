@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"unicode/utf8"
 )
 
 // Bots configures which clients are bots, in addition to the built-in rules, and
@@ -102,12 +103,15 @@ func compileBots(c *Bots, at *problemList, lists []*ListConfig) *Bots {
 }
 
 func compileClients(c *Clients, at *problemList, path string) *Clients {
-	if c == nil {
+	if c == nil || len(c.UserAgents)+len(c.CIDRs) == 0 {
 		return nil
 	}
 	for i, ua := range c.UserAgents {
-		if len(ua) < 2 {
-			at.addf(fmt.Sprintf("%s.user_agents[%d]", path, i), "%q matches nearly every User-Agent: use a longer text", ua)
+		switch path := fmt.Sprintf("%s.user_agents[%d]", path, i); {
+		case len(ua) < 2:
+			at.addf(path, "%q matches nearly every User-Agent: use a longer text", ua)
+		case !utf8.ValidString(ua):
+			at.addf(path, "%q is not valid UTF-8", ua)
 		}
 	}
 	cidrs := make([]string, len(c.CIDRs))

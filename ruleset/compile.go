@@ -58,6 +58,9 @@ func Compile(c Config) (*Rules, error) {
 	if len(problems.errs) > 0 {
 		return nil, errors.Join(problems.errs...)
 	}
+	if err := r.setDocument(); err != nil {
+		return nil, err
+	}
 	return &r, nil
 }
 

@@ -56,28 +56,6 @@ func toJSON(t testing.TB, v any) string {
 	return string(out)
 }
 
-// Compile does not modify the configuration. Rules written as JSON compile to the
-// same rules.
-func TestCompileIsIdempotent(t *testing.T) {
-	t.Parallel()
-	c := Config{Lists: []*ListConfig{
-		{Name: "a", Pages: []string{"/a/{id}"}, Zone: "Europe/Berlin", ContentTypes: []string{"Text/Plain", "*"}, PublishedHeader: "x-p"},
-		{Name: "b", Score: Score{Model: HalfLife}, Boards: []Period{All, Hour}, Keep: map[Period]int{Hour: 5}, Weights: &Weights{PV: 0, UV: 3}},
-	}}
-	written := toJSON(t, c)
-	first := toJSON(t, MustCompile(c))
-	if got := toJSON(t, c); got != written {
-		t.Errorf("after compiling:\n%s\nwant\n%s", got, written)
-	}
-	again, err := ParseJSON([]byte(first))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := toJSON(t, again); got != first {
-		t.Errorf("read again:\n%s\nwant\n%s", got, first)
-	}
-}
-
 func TestCompileProblems(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

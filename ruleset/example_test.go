@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/hotboard/hotboard/ruleset"
@@ -102,6 +103,32 @@ bots:
 	// prefetch: "speculative"
 	// image:    "not_document"
 	// crawler:  "bot", counted on crawlers
+}
+
+// Rules have a canonical document, however they are written. Its name changes with
+// every setting, and Diff explains what a change does.
+func ExampleDiff() {
+	const was = "lists: [{name: articles, pages: [\"/articles/{id}\"], score: {model: halflife, half_life: 1d}}]"
+	same := strings.Replace(was, "1d", "24h", 1)
+	is := strings.Replace(was, "half_life: 1d", "half_life: 12h, min_views: 5", 1)
+	var rules [3]*ruleset.Rules
+	for i, text := range []string{was, same, is} {
+		var err error
+		if rules[i], err = ruleset.ParseYAML("rules.yaml", []byte(text)); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println(rules[0].ID() == rules[1].ID(), rules[0].ID() == rules[2].ID())
+	for _, c := range ruleset.Diff(rules[0], rules[2]) {
+		fmt.Printf("%s\n  %s\n", c, c.Effect)
+	}
+	// Output:
+	// true false
+	// lists.articles.score.half_life: 1d → 12h
+	//   the live list is rebuilt from the kept hour and day boards; counts stay
+	// lists.articles.score.min_views: 0 → 5
+	//   the live list changes at once; counts stay
 }
 
 // A poll accepts votes for its options while it is open.

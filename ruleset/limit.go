@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Limit caps hits per key. A key is the values that By selects from a hit; each
@@ -205,10 +206,16 @@ func compileLimit(c *Limit, at *problemList, lists []*ListConfig) *Limit {
 	}
 	if l.When != nil {
 		l.When.check(at, lists)
+		if w := l.When; len(w.Lists)+len(w.Channels)+len(w.Devices) == 0 {
+			l.When = nil
+		}
 	}
 	for _, channel := range slices.Sorted(maps.Keys(l.Bonus)) {
-		if extra := l.Bonus[channel]; extra < 1 || extra > maxMax || channel == "" || len(channel) > maxChannel {
+		switch extra := l.Bonus[channel]; {
+		case extra < 1 || extra > maxMax || channel == "" || len(channel) > maxChannel:
 			at.addf("bonus", "%q: %d: a bonus must be 1 to %d, for a channel of 1 to %d bytes", channel, extra, maxMax, maxChannel)
+		case !utf8.ValidString(channel):
+			at.addf("bonus", "%q is not valid UTF-8", channel)
 		}
 	}
 	return l
@@ -270,8 +277,11 @@ func (w *When) check(at *problemList, lists []*ListConfig) {
 		}
 	}
 	for i, c := range w.Channels {
-		if len(c) > maxChannel {
-			at.addf(fmt.Sprintf("when.channels[%d]", i), "%.80q has more than %d bytes", c, maxChannel)
+		switch path := fmt.Sprintf("when.channels[%d]", i); {
+		case len(c) > maxChannel:
+			at.addf(path, "%.80q has more than %d bytes", c, maxChannel)
+		case !utf8.ValidString(c):
+			at.addf(path, "%q is not valid UTF-8", c)
 		}
 	}
 	for i, d := range w.Devices {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must also load in containers without a zone database
+	"unicode/utf8"
 )
 
 // Defaults of a list.
@@ -95,7 +96,7 @@ func (l *List) compilePages(at *problemList) {
 		l.patterns = append(l.patterns, p)
 	}
 	open, end := strings.Index(l.ID, "{"), strings.LastIndex(l.ID, "}")
-	if l.ID != "" && (open < 0 || end < open+2) {
+	if l.ID != "" && (open < 0 || end < open+2 || !utf8.ValidString(l.ID)) {
 		at.addf("id", "%q is not a placeholder such as {http.request.uri.query.id}", l.ID)
 	}
 }

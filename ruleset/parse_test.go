@@ -201,7 +201,7 @@ func FuzzParseJSON(f *testing.F) {
 }
 
 // checkParsed verifies that parsing returns rules or a problem with a place,
-// and that rules survive a round trip.
+// and that their document can be read.
 func checkParsed(t *testing.T, r *Rules, err error) {
 	t.Helper()
 	if err != nil {
@@ -212,12 +212,7 @@ func checkParsed(t *testing.T, r *Rules, err error) {
 		return
 	}
 	r.Match(nil, "/a/b")
-	first := toJSON(t, r)
-	again, err := ParseJSON([]byte(first))
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, first)
-	}
-	if got := toJSON(t, again); got != first {
-		t.Fatalf("read again:\n%s\nwant\n%s", got, first)
+	if _, err := ParseDocument(r.Document()); err != nil {
+		t.Fatalf("%v in\n%s", err, r.Document())
 	}
 }

@@ -10,6 +10,8 @@ package ruleset
 import (
 	"slices"
 	"time"
+
+	"github.com/hotboard/hotboard/hit"
 )
 
 // Rules are a compiled configuration: valid, and with all defaults filled in. They
@@ -21,6 +23,9 @@ type Rules struct {
 	Limits []*Limit `json:"limits,omitempty"`
 	// Bots is nil if the configuration has no rules for bots.
 	Bots *Bots `json:"bots,omitempty"`
+
+	document []byte
+	id       hit.RulesID
 }
 
 // List is one set of items that Hotboard ranks against each other, for example

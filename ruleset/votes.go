@@ -43,9 +43,11 @@ func (l *List) CheckVote(option string, at time.Time) Reason {
 	return ""
 }
 
-// compileVotes checks a poll. Settings that only make sense for views are
-// errors: they would have no effect.
+// compileVotes checks a poll, and copies it with its times in UTC. Settings that
+// only make sense for views are errors: they would have no effect.
 func (l *List) compileVotes(at *problemList) {
+	written := *l.Votes
+	l.Votes = &written
 	v := l.Votes
 	for _, f := range []struct {
 		path string
@@ -71,6 +73,15 @@ func (l *List) compileVotes(at *problemList) {
 			at.addf(path, `"*" accepts any option: use it alone`)
 		case slices.Contains(v.Options[:i], option):
 			at.addf(path, "duplicate %q", option)
+		}
+	}
+	for _, f := range []struct {
+		path string
+		t    *time.Time
+	}{{"votes.opens", &v.Opens}, {"votes.closes", &v.Closes}} {
+		// The same instant must have one spelling in the document.
+		if *f.t = f.t.UTC(); f.t.Year() < 1 || f.t.Year() > 9999 {
+			at.addf(f.path, "the year %d is not between 1 and 9999", f.t.Year())
 		}
 	}
 	if !v.Closes.IsZero() && !v.Closes.After(v.Opens) {
