@@ -31,7 +31,7 @@ type client struct {
 	who       visitors.Identity
 	user      string // "" if nobody is signed in
 	channel   string
-	bot       bots.Verdict
+	bot       bots.Classification
 	page      string // path of the page whose view a script reports
 }
 

@@ -9,7 +9,10 @@ package bots
 
 import (
 	"net/netip"
+	"strings"
 	"sync/atomic"
+
+	"github.com/maypok86/otter/v2"
 
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -18,8 +21,8 @@ import (
 // takes. Rules ignore the rest of a longer one. Browsers send 60 to 300.
 const maxUserAgent = 1024
 
-// Verdict is the decision about the client of a request.
-type Verdict struct {
+// Classification describes the client of a request.
+type Classification struct {
 	Bot bool
 	// Class is the sort of bot, one of [ruleset.BotClasses]. It is empty for a
 	// person.
@@ -33,8 +36,8 @@ type Verdict struct {
 	Device string
 }
 
-// Classifier gives verdicts and caches them per User-Agent. It is safe for
-// concurrent use.
+// Classifier classifies clients, and caches the results per User-Agent. It is safe
+// for concurrent use.
 type Classifier struct {
 	allow, deny clients
 	cacheSize   int
@@ -42,14 +45,14 @@ type Classifier struct {
 	rules       atomic.Pointer[rules]
 }
 
-// rules holds the patterns and the cache of the verdicts that depend on them.
-// Both change together, so that no cached verdict outlives its patterns.
+// rules holds the patterns and the cache of the results that depend on them. Both
+// change together, so that no cached result outlives its patterns.
 type rules struct {
 	patterns *Patterns // nil when there are none
-	cache    *cache
+	cache    *otter.Cache[string, agent]
 }
 
-// New returns a Classifier that caches the verdicts of about cacheSize
+// New returns a Classifier that caches the results of about cacheSize
 // User-Agents, at least one. A site sees some thousand different ones a day. The
 // rules, which may be nil, must be provisioned. New does not read their File, see
 // [LoadFile] and [Classifier.SetPatterns].
@@ -65,34 +68,36 @@ func New(b *ruleset.Bots, cacheSize int) *Classifier {
 // SetPatterns replaces the patterns of the file and clears the cache. Nil means
 // no patterns.
 func (c *Classifier) SetPatterns(p *Patterns) {
-	c.rules.Store(&rules{patterns: p, cache: newCache(c.cacheSize)})
+	c.rules.Store(&rules{patterns: p, cache: otter.Must(&otter.Options[string, agent]{MaximumSize: c.cacheSize})})
 }
 
-// Classify returns the verdict on a client. An unknown ip is the zero Addr. A
-// cached User-Agent costs no allocation.
-func (c *Classifier) Classify(userAgent string, ip netip.Addr) Verdict {
+// Classify classifies a client. An unknown ip is the zero Addr. A cached User-Agent
+// costs no allocation.
+func (c *Classifier) Classify(userAgent string, ip netip.Addr) Classification {
 	r := c.rules.Load()
 	var known agent
 	if len(userAgent) > maxUserAgent {
 		known = c.judge(userAgent[:maxUserAgent], r.patterns)
 	} else {
 		var ok bool
-		if known, ok = r.cache.get(userAgent); !ok {
+		if known, ok = r.cache.GetIfPresent(userAgent); !ok {
 			known = c.judge(userAgent, r.patterns)
-			r.cache.put(userAgent, known)
+			// A clone, because userAgent may be part of a larger string, such as a
+			// line of a log, which must not stay in memory.
+			r.cache.Set(strings.Clone(userAgent), known)
 		}
 	}
 	// The cache must not depend on the address: the next client with this
 	// User-Agent has another.
-	switch v := known.verdict; {
+	switch v := known.Classification; {
 	case known.allowed:
 		return v
 	case c.allow.has(ip):
-		return Verdict{Reason: "allow cidr", Device: v.Device}
+		return Classification{Reason: "allow cidr", Device: v.Device}
 	case known.denied:
 		return v
 	case c.deny.has(ip):
-		return Verdict{Bot: true, Class: "denied", Reason: "deny cidr", Device: v.Device}
+		return Classification{Bot: true, Class: "denied", Reason: "deny cidr", Device: v.Device}
 	default:
 		return v
 	}
@@ -100,7 +105,7 @@ func (c *Classifier) Classify(userAgent string, ip netip.Addr) Verdict {
 
 // agent is the result for a User-Agent alone.
 type agent struct {
-	verdict Verdict
+	Classification
 	// allowed and denied mark decisions of the operator's lists.
 	allowed, denied bool
 }
@@ -110,9 +115,9 @@ func (c *Classifier) judge(userAgent string, p *Patterns) agent {
 	device := text.device()
 	switch {
 	case c.allow.named(text.lower):
-		return agent{verdict: Verdict{Reason: "allow user_agent", Device: device}, allowed: true}
+		return agent{Classification: Classification{Reason: "allow user_agent", Device: device}, allowed: true}
 	case c.deny.named(text.lower):
-		return agent{verdict: Verdict{Bot: true, Class: "denied", Reason: "deny user_agent", Device: device}, denied: true}
+		return agent{Classification: Classification{Bot: true, Class: "denied", Reason: "deny user_agent", Device: device}, denied: true}
 	}
 	class, reason := c.known.judge(&text)
 	if p != nil {
@@ -125,5 +130,5 @@ func (c *Classifier) judge(userAgent string, p *Patterns) agent {
 			reason = pattern.reason
 		}
 	}
-	return agent{verdict: Verdict{Bot: class != "", Class: class, Reason: reason, Device: device}}
+	return agent{Classification: Classification{Bot: class != "", Class: class, Reason: reason, Device: device}}
 }

@@ -2,6 +2,7 @@ package bots
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -96,16 +97,9 @@ func TestClassify_Long(t *testing.T) {
 			t.Errorf("%.60q: %+v", tt.userAgent, got)
 		}
 	}
-	if n := c.rules.Load().cache.size(); n != 0 {
+	if n := c.rules.Load().cache.EstimatedSize(); n != 0 {
 		t.Errorf("%d entries after User-Agents that are too long", n)
 	}
-}
-
-func (c *cache) size() (n int) {
-	for i := range c.shards {
-		n += len(c.shards[i].young) + len(c.shards[i].old)
-	}
-	return n
 }
 
 func TestCacheIsBounded(t *testing.T) {
@@ -118,18 +112,18 @@ func TestCacheIsBounded(t *testing.T) {
 				c.Classify(chrome, netip.Addr{}) // in use all the time, so it stays
 			}
 		}
-		// Each shard rounds its generations up.
 		cache := c.rules.Load().cache
-		if n, limit := cache.size(), size+2*cacheShards; n > limit {
-			t.Errorf("size %d: %d entries, more than %d", size, n, limit)
+		cache.CleanUp()
+		if n := cache.EstimatedSize(); n > max(1, size) {
+			t.Errorf("size %d: %d entries", size, n)
 		}
-		if _, ok := cache.get(chrome); !ok && size >= 100 {
+		if _, ok := cache.GetIfPresent(chrome); !ok && size >= 100 {
 			t.Errorf("size %d: a flood pushed out what was in use", size)
 		}
 	}
 }
 
-func TestSetPatternsForgetsVerdicts(t *testing.T) {
+func TestSetPatternsForgetsClassifications(t *testing.T) {
 	t.Parallel()
 	c := New(nil, 100)
 	is := func(want bool) {
@@ -185,9 +179,9 @@ func TestClassifyAllocates(t *testing.T) {
 	}
 }
 
-// A verdict contains only our own words, for any request.
+// A classification contains only our own words, for any request.
 func FuzzClassify(f *testing.F) {
-	for _, tt := range verdicts {
+	for _, tt := range classifications {
 		f.Add(tt.userAgent)
 	}
 	for _, s := range []string{"\x00", "(", ")", "Mozilla/5.0 ()", "a@b.c", "@", "x@y", "Bot\xff", "[fb", ".com", "K.com"} {
@@ -222,6 +216,32 @@ func BenchmarkClassify(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				c.Classify(chrome, netip.Addr{})
+			}
+		})
+	})
+	// Few User-Agents are frequent and many are rare; one request in ten has one that
+	// may be new.
+	b.Run("mixed", func(b *testing.B) {
+		agents := make([]string, 5000)
+		for i := range agents {
+			agents[i] = fmt.Sprintf("%s Edg/%d", chrome, i)
+		}
+		fresh := make([]string, 1<<16)
+		for i := range fresh {
+			fresh[i] = fmt.Sprintf("%s Fresh/%d", chrome, i)
+		}
+		c := New(nil, 16384)
+		b.ReportAllocs()
+		b.ResetTimer()
+		b.RunParallel(func(pb *testing.PB) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			zipf := rand.NewZipf(rng, 1.1, 10, uint64(len(agents)-1))
+			for i := 0; pb.Next(); i++ {
+				agent := agents[zipf.Uint64()]
+				if i%10 == 0 {
+					agent = fresh[rng.IntN(len(fresh))]
+				}
+				c.Classify(agent, netip.Addr{})
 			}
 		})
 	})

@@ -250,7 +250,7 @@ func made(tb testing.TB, n int) (*Patterns, plain) {
 	return patterns(tb, "["+json.String()+"]"), res
 }
 
-// BenchmarkPatterns compares an uncached verdict without a file, with files, and
+// BenchmarkPatterns compares an uncached classification without a file, with files, and
 // with a loop over regular expressions instead of Patterns.
 func BenchmarkPatterns(b *testing.B) {
 	c := New(nil, 1)
@@ -261,7 +261,7 @@ func BenchmarkPatterns(b *testing.B) {
 	})
 	for _, n := range []int{1500, 10_000} {
 		p, naive := made(b, n)
-		b.Run(fmt.Sprintf("%d/verdict", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d/classification", n), func(b *testing.B) {
 			for b.Loop() {
 				c.judge(chrome, p)
 			}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// verdicts are User-Agents with the verdicts of a person.
-var verdicts = []struct {
+// classifications are User-Agents as a person would classify them.
+var classifications = []struct {
 	userAgent, class, reason, device string
 }{
 	// People at a desk.
@@ -116,8 +116,8 @@ func TestClassify_BuiltIn(t *testing.T) {
 	t.Parallel()
 	c := New(nil, 1000)
 	for range 2 { // the second time from the cache
-		for _, tt := range verdicts {
-			want := Verdict{Bot: tt.class != "", Class: tt.class, Reason: tt.reason, Device: tt.device}
+		for _, tt := range classifications {
+			want := Classification{Bot: tt.class != "", Class: tt.class, Reason: tt.reason, Device: tt.device}
 			if got := c.Classify(tt.userAgent, netip.Addr{}); got != want {
 				t.Errorf("%s\n got %+v\nwant %+v", tt.userAgent, got, want)
 			}
