@@ -124,6 +124,7 @@ func TestVotes(t *testing.T) {
 		{name: "any option", body: `{"list":"wishes","option":"né à/1"}`},
 		{name: "no browser", header: []string{"Sec-Fetch-Site", "", "Sec-Fetch-Dest", ""}},
 		{name: "the site's own origin", header: []string{"Sec-Fetch-Site", "", "Origin", "http://example.com"}},
+		{name: "another origin of the site", header: []string{"Sec-Fetch-Site", "same-site", "Origin", "http://shop.example.com"}},
 		{name: "who is signed in", body: `{"list":"members","option":"yes"}`, header: []string{"X-User", "ann"}},
 		{name: "who is signed in, by name", body: `{"list":"members","option":"no","user":"ann"}`, header: []string{"X-User", "ann"}},
 		{name: "a channel", body: `{"list":"colours","option":"red","channel":"partner.example"}`},
