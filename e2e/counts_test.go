@@ -137,7 +137,7 @@ func unapplied(edges []*stack.Edge) string {
 			return fmt.Sprintf("edge %d: %v", i, err)
 		}
 		for _, name := range []string{"queued_views", "queued_beacon_hits", "unapplied_batches"} {
-			if n, ok := m["hotboard_edge_"+name]; !ok || n > 0 {
+			if n := m.Sum("hotboard_edge_" + name); m["hotboard_edge_"+name] == nil || n > 0 {
 				return fmt.Sprintf("edge %d has %v %s", i, n, name)
 			}
 		}

@@ -117,7 +117,7 @@ func unnoticed(aggregators []*stack.Aggregator, kind faults.Kind) string {
 		if err != nil {
 			return err.Error()
 		}
-		if m.Sum("hotboard_faults_total", fmt.Sprintf("kind=%q", kind)) > 0 {
+		if m.Sum("hotboard_faults_total", "kind", string(kind)) > 0 {
 			return ""
 		}
 	}

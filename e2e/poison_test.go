@@ -27,13 +27,12 @@ func TestPoisonIsSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	poisoned := fmt.Sprintf("kind=%q", faults.Poisoned)
 	eventually(t, func() string {
 		m, err := aggregator.Metrics()
 		if err != nil {
 			return err.Error()
 		}
-		if n, happened := m.Sum("hotboard_batches_total", `result="poisoned"`), m.Sum("hotboard_faults_total", poisoned); n != shards || happened != shards {
+		if n, happened := m.Sum("hotboard_batches_total", "result", "poisoned"), m.Sum("hotboard_faults_total", "kind", string(faults.Poisoned)); n != shards || happened != shards {
 			return fmt.Sprintf("%v messages are poisoned by the metrics, and there are %v faults; %d were sent", n, happened, shards)
 		}
 		return ""

@@ -69,7 +69,7 @@ func reload(t *testing.T, edge *stack.Edge) *ledger {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := m.Sum("hotboard_edge_requests_total", `reason="counted"`)
+		now := m.Sum("hotboard_edge_requests_total", "reason", "counted")
 		if now < counted || i > 0 && now == 0 {
 			t.Errorf("after reload %d the metrics have counted %v requests, and %v before", i+1, now, counted)
 		}
@@ -91,7 +91,7 @@ func reload(t *testing.T, edge *stack.Edge) *ledger {
 		t.Fatal(err)
 	}
 	want := float64(ledger.acknowledged() + ledger.pageViews())
-	if got := m.Sum("hotboard_edge_requests_total", `reason="counted"`); got != want {
+	if got := m.Sum("hotboard_edge_requests_total", "reason", "counted"); got != want {
 		t.Errorf("the metrics have counted %v requests, and %v were answered", got, want)
 	}
 	// A panic in a handler closes the connection too.

@@ -33,7 +33,7 @@ func rolledBack(t *testing.T, takeBack func(*stack.Stack, *load)) {
 			if err != nil {
 				return err.Error()
 			}
-			if m.Sum("hotboard_faults_total", fmt.Sprintf("kind=%q", faults.StoreBehind)) > 0 {
+			if m.Sum("hotboard_faults_total", "kind", string(faults.StoreBehind)) > 0 {
 				saw = a
 				return ""
 			}

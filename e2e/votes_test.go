@@ -331,7 +331,7 @@ func TestVotes(t *testing.T) {
 // unshared names an edge without the secrets for votes, or is "".
 func unshared(edges []*stack.Edge) string {
 	for i, e := range edges {
-		if m, err := e.Metrics(); err != nil || m["hotboard_edge_salt_shared"] != 1 {
+		if m, err := e.Metrics(); err != nil || m.Sum("hotboard_edge_salt_shared") != 1 {
 			return fmt.Sprintf("edge %d does not share its secrets: %v", i+1, err)
 		}
 	}

@@ -115,10 +115,10 @@ func (s *scenario) differs() string {
 	if err != nil {
 		return err.Error()
 	}
-	for series, value := range metrics {
-		labels, ok := strings.CutPrefix(series, `hotboard_edge_requests_total{list="`+s.list+`",reason="`)
-		if ok && value != 0 {
-			got.Requests[ruleset.Reason(strings.TrimSuffix(labels, `"}`))] = int(value)
+	for _, series := range metrics["hotboard_edge_requests_total"].GetMetric() {
+		list, reason := series.GetLabel()[0], series.GetLabel()[1] // sorted by name
+		if n := series.GetCounter().GetValue(); n > 0 && list.GetValue() == s.list {
+			got.Requests[ruleset.Reason(reason.GetValue())] = int(n)
 		}
 	}
 	var board struct{ Items []struct{ ID string } }

@@ -1,31 +1,24 @@
 package stack
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
-// Metrics are the metrics of a process: values by series, in the exposition
-// format's spelling, for example
-// hotboard_hits_total{list="articles",reason="counted"}.
-type Metrics map[string]float64
+// Metrics are the metrics of a process by name.
+type Metrics map[string]*dto.MetricFamily
 
 // metricsTimeout bounds a request for metrics.
 const metricsTimeout = 10 * time.Second
 
 func readMetrics(url string) (Metrics, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	client := http.Client{Timeout: metricsTimeout}
+	resp, err := client.Get(url)
 	if err != nil {
 		return nil, err
 	}
@@ -33,39 +26,26 @@ func readMetrics(url string) (Metrics, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %s", url, resp.Status)
 	}
-	m := Metrics{}
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		line := lines.Text()
-		i := strings.LastIndexByte(line, ' ')
-		if i < 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		value, err := strconv.ParseFloat(line[i+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s says %q", url, line)
-		}
-		m[line[:i]] = value
-	}
-	return m, lines.Err()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(resp.Body)
 }
 
-// Sum adds up the series of a metric with all the given labels, each spelled like
-// kind="gap".
+// Sum adds up the counters or gauges of a metric that have all the given labels,
+// each a name followed by its value.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 series:
-	for series, value := range m {
-		rest, ok := strings.CutPrefix(series, name)
-		if !ok || rest != "" && rest[0] != '{' {
-			continue
+	for _, series := range m[name].GetMetric() {
+		has := make(map[string]string)
+		for _, l := range series.GetLabel() {
+			has[l.GetName()] = l.GetValue()
 		}
-		for _, l := range labels {
-			if !strings.Contains(rest, "{"+l) && !strings.Contains(rest, ","+l) {
+		for i := 0; i < len(labels); i += 2 {
+			if has[labels[i]] != labels[i+1] {
 				continue series
 			}
 		}
-		sum += value
+		sum += series.GetCounter().GetValue() + series.GetGauge().GetValue()
 	}
 	return sum
 }
