@@ -162,7 +162,7 @@ func (h *instance) servePut(w http.ResponseWriter, r *http.Request, targets []ru
 		}
 	}
 	if answer.Reason == ruleset.BadItem {
-		return refuse(http.StatusBadRequest, string(ruleset.BadItem), "The path names no item, or one whose id is not 1 to %d bytes of UTF-8 without control characters.", hit.MaxIDBytes)
+		return refuse(http.StatusBadRequest, string(ruleset.BadItem), "The path needs an item id of 1 to %d bytes of UTF-8 without control characters.", hit.MaxIDBytes)
 	}
 	writeJSON(w, http.StatusOK, answer)
 	return nil

@@ -31,7 +31,7 @@ func readObjects[T any](w http.ResponseWriter, r *http.Request, example string) 
 		err = json.Unmarshal(body, &objects[0])
 	}
 	if err != nil {
-		return nil, batch, refuse(http.StatusBadRequest, "bad_json", "The body is not %s or an array of such objects: %s.", example, jsonMistake(err))
+		return nil, batch, refuse(http.StatusBadRequest, "bad_json", "The body must be %s or an array of such objects: %s.", example, jsonMistake(err))
 	}
 	if len(objects) == 0 {
 		return nil, batch, refuse(http.StatusBadRequest, "empty", "The array is empty.")
@@ -43,7 +43,7 @@ func readObjects[T any](w http.ResponseWriter, r *http.Request, example string) 
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", "A body has at most %d bytes.", maxBodyBytes)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body has more than %d bytes.", maxBodyBytes)
 	}
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "bad_body", "The body could not be read.")
@@ -62,7 +62,7 @@ func jsonMistake(err error) string {
 	case errors.As(err, &kind) && kind.Field != "":
 		return kind.Field + " is " + article(kind.Value) + ", not " + article(kind.Type.String())
 	case errors.As(err, &kind):
-		return "there is " + article(kind.Value)
+		return "it is " + article(kind.Value)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("at byte %d: %v", syntax.Offset, syntax)
 	}

@@ -23,7 +23,7 @@ func refuse(status int, code, format string, args ...any) *problem {
 }
 
 func methodNotAllowed(allow string) *problem {
-	p := refuse(http.StatusMethodNotAllowed, "method_not_allowed", "This endpoint answers %s.", allow)
+	p := refuse(http.StatusMethodNotAllowed, "method_not_allowed", "Method not allowed; use %s.", allow)
 	p.allow = allow
 	return p
 }

@@ -80,14 +80,14 @@ func (h *instance) readBeacon(r *http.Request, b *beacon, rep *report) *problem 
 	if b.ArticleID != "" || b.Page == "" {
 		if err := hit.ValidID(b.ArticleID); err != nil {
 			h.conclude(r, &rep.client, rep.list, "", ruleset.BadItem)
-			return bad(string(ruleset.BadItem), "The articleId cannot be used: %v.", err)
+			return bad(string(ruleset.BadItem), "Invalid articleId: %v.", err)
 		}
 		rep.item = b.ArticleID
 	}
 	if b.Page != "" {
 		page, err := url.ParseRequestURI(b.Page)
 		if err != nil || b.Page[0] != '/' || len(b.Page) > maxPageBytes {
-			return bad("bad_page", "The page %.80q is not a path, with or without a query, of at most %d bytes such as /articles/1?from=home.", b.Page, maxPageBytes)
+			return bad("bad_page", "The page %.80q is not a path of at most %d bytes, such as /articles/1 or /articles/1?from=home.", b.Page, maxPageBytes)
 		}
 		rep.page = page
 		rep.client.page = page.EscapedPath()
@@ -122,11 +122,11 @@ func (h *instance) listNamed(name string) (*ruleset.List, *problem) {
 	}
 	switch {
 	case name != "":
-		return nil, refuse(http.StatusBadRequest, string(ruleset.UnknownList), "There is no list %.80q.", name)
+		return nil, refuse(http.StatusBadRequest, string(ruleset.UnknownList), "Unknown list %.80q.", name)
 	case len(views) == 1:
 		return views[0], nil
 	}
-	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing. It is optional only if there is exactly one.")
+	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing. It is optional only if the site has exactly one.")
 }
 
 // takesBeacons reports whether a page's script can report views of a list.

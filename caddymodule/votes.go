@@ -85,8 +85,8 @@ func (h *instance) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 
 // voterRefusals are reasons to refuse votes regardless of the poll.
 var voterRefusals = map[ruleset.Reason]string{
-	ruleset.Bot:         "Programs have no vote, and the User-Agent is a program's.",
-	ruleset.Speculative: "The page is prefetched or prerendered: nobody has seen it yet.",
+	ruleset.Bot:         "Bots cannot vote, and the User-Agent belongs to a bot.",
+	ruleset.Speculative: "The browser has prefetched or prerendered the page: nobody has seen it yet.",
 }
 
 // judgeVoter returns why the sender of a request may not vote, or nothing. An

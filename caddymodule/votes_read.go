@@ -34,11 +34,11 @@ type vote struct {
 // JSON, but needs permission (by CORS) to send JSON.
 func readVotes(w http.ResponseWriter, r *http.Request) (votes []vote, batch bool, p *problem) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return nil, false, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "The Content-Type of votes is application/json.")
+		return nil, false, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "Send votes with the Content-Type application/json.")
 	}
 	votes, batch, p = readObjects[vote](w, r, `{"list":"…","option":"…"}`)
 	if len(votes) > maxVotes {
-		return nil, batch, refuse(http.StatusBadRequest, "too_many_votes", "A call has at most %d votes, not %d.", maxVotes, len(votes))
+		return nil, batch, refuse(http.StatusBadRequest, "too_many_votes", "A call may contain at most %d votes; this one has %d.", maxVotes, len(votes))
 	}
 	return votes, batch, p
 }
@@ -134,9 +134,9 @@ func (h *instance) pollNamed(name string) (*ruleset.List, *problem) {
 	}
 	switch {
 	case name != "":
-		return nil, refuse(http.StatusBadRequest, string(ruleset.UnknownList), "There is no list %.80q.", name)
+		return nil, refuse(http.StatusBadRequest, string(ruleset.UnknownList), "Unknown list %.80q.", name)
 	case polls == 1:
 		return only, nil
 	}
-	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing. It is optional only if there is exactly one poll.")
+	return nil, refuse(http.StatusBadRequest, "list_required", "The list is missing. It is optional only if the site has exactly one poll.")
 }

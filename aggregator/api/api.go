@@ -103,7 +103,7 @@ const MaxAnswerBytes = 760 << 10
 func (a *API) Answer(ctx context.Context, q *reading.Question) *reading.Answer {
 	ans := a.answer(ctx, q)
 	if len(ans.Body) > MaxAnswerBytes {
-		return reading.BadRequest("answer_too_large", "The answer has more than %d bytes: ask for less at once.", MaxAnswerBytes).Answer()
+		return reading.BadRequest("answer_too_large", "The answer would exceed %d bytes: ask for fewer boards or items at once.", MaxAnswerBytes).Answer()
 	}
 	return ans
 }
@@ -195,11 +195,11 @@ func (a *API) build(ctx context.Context, r reading.Request, slice int64, rules u
 	switch {
 	case err == nil:
 	case errors.Is(err, board.ErrUnknownList):
-		return notFound("unknown_list", "There is no list %.80q.", r.List)
+		return notFound("unknown_list", "Unknown list %.80q.", r.List)
 	case errors.Is(err, board.ErrUnknownItem):
-		ans = notFound("unknown_item", "List %s has no item %q.", r.List, r.ID)
+		ans = notFound("unknown_item", "The list %s has no item %q.", r.List, r.ID)
 	case errors.Is(err, board.ErrNotKept):
-		ans = notFound("not_kept", "List %s does not keep this board.", r.List)
+		ans = notFound("not_kept", "The list %s does not keep this board.", r.List)
 	default:
 		return a.failed(r, err)
 	}

@@ -23,7 +23,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	if allowed := reading.Methods(path); !slices.Contains(strings.Split(allowed, ", "), r.Method) {
 		w.Header().Set("Allow", allowed)
-		WriteError(w, r, &reading.Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: "This path takes " + allowed + "."})
+		WriteError(w, r, &reading.Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: "Method not allowed; use " + allowed + "."})
 		return
 	}
 	if r.URL.Path == DescriptionPath {

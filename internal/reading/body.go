@@ -23,11 +23,11 @@ func parseItems(body []byte, defaultList string) (Request, *Error) {
 		return Request{}, bad
 	}
 	if len(q.Items) == 0 || len(q.Items) > MaxItems {
-		return Request{}, BadRequest("bad_items", "The member items has %d ids; it takes 1 to %d.", len(q.Items), MaxItems)
+		return Request{}, BadRequest("bad_items", "The member items must have 1 to %d ids, not %d.", MaxItems, len(q.Items))
 	}
 	for i, id := range q.Items {
 		if err := hit.ValidID(id); err != nil {
-			return Request{}, BadRequest("bad_item", "The member items[%d] cannot be the id of an item: %v.", i, err)
+			return Request{}, BadRequest("bad_item", "Invalid item id in items[%d]: %v.", i, err)
 		}
 	}
 	if q.List == "" {
@@ -53,7 +53,7 @@ func parseBoards(body []byte, defaultList string) ([]Request, *Error) {
 		return nil, bad
 	}
 	if len(q.Boards) == 0 || len(q.Boards) > MaxBoards {
-		return nil, BadRequest("bad_boards", "The member boards has %d boards; it takes 1 to %d.", len(q.Boards), MaxBoards)
+		return nil, BadRequest("bad_boards", "The member boards must have 1 to %d boards, not %d.", MaxBoards, len(q.Boards))
 	}
 	requests := make([]Request, len(q.Boards))
 	rows := 0
@@ -77,7 +77,7 @@ func parseBoards(body []byte, defaultList string) ([]Request, *Error) {
 		rows += r.Limit
 	}
 	if rows > MaxLimit {
-		return nil, BadRequest("bad_limit", "The boards have %d items together, more than %d.", rows, MaxLimit)
+		return nil, BadRequest("bad_limit", "The boards ask for %d items together; the maximum is %d.", rows, MaxLimit)
 	}
 	return requests, nil
 }
@@ -97,7 +97,7 @@ func decodeBody(body []byte, v any) *Error {
 		}
 	}
 	if err != nil {
-		return BadRequest("bad_json", "The body cannot be read: %.200s.", err.Error())
+		return BadRequest("bad_json", "Invalid body: %.200s.", err.Error())
 	}
 	return nil
 }

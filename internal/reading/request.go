@@ -141,11 +141,11 @@ func Parse(path, rawQuery string, body []byte, defaultList string) (*Question, *
 		return nil, &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("Not found: %.200q.", path)}
 	}
 	if len(path)+len(rawQuery) > MaxURLBytes {
-		return nil, &Error{Status: http.StatusRequestURITooLong, Code: "query_too_long", Message: fmt.Sprintf("The path and the query have at most %d bytes.", MaxURLBytes)}
+		return nil, &Error{Status: http.StatusRequestURITooLong, Code: "query_too_long", Message: fmt.Sprintf("The path and the query have more than %d bytes.", MaxURLBytes)}
 	}
 	values, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return nil, BadRequest("bad_query", "The query cannot be read: %v.", err)
+		return nil, BadRequest("bad_query", "Invalid query: %v.", err)
 	}
 	var bad *Error
 	q := &Question{Requests: make([]Request, 1)}
@@ -178,14 +178,14 @@ func parseOne(to endpoint, rest string, values url.Values, defaultList string) (
 		return r.parseBoard(values, defaultList)
 	case toBoardAt:
 		if values.Has("list") || values.Has("period") {
-			return Request{}, BadRequest("repeated_parameter", "The list and the period are in the path already.")
+			return Request{}, BadRequest("repeated_parameter", "The path already names the list and the period.")
 		}
 		list, period, _ := strings.Cut(rest, "/")
 		if list, err = url.PathUnescape(list); err != nil || list == "" {
-			return Request{}, BadRequest("bad_list", "This cannot be the name of a list: %.80q.", rest)
+			return Request{}, BadRequest("bad_list", "Invalid list name %.80q.", rest)
 		}
 		if period == "" {
-			return Request{}, BadRequest("bad_period", "The path does not end in one of hot, hour, day, week, month and all.")
+			return Request{}, BadRequest("bad_period", "The path must end in hot, hour, day, week, month or all.")
 		}
 		values["list"], values["period"] = []string{list}, []string{period}
 		return r.parseBoard(values, defaultList)
@@ -196,12 +196,12 @@ func parseOne(to endpoint, rest string, values url.Values, defaultList string) (
 			err = hit.ValidID(r.ID)
 		}
 		if err != nil {
-			return Request{}, BadRequest("bad_item", "This cannot be the id of an item: %v.", err)
+			return Request{}, BadRequest("bad_item", "Invalid item id: %v.", err)
 		}
 		rest = list
 	}
 	if r.List, err = url.PathUnescape(rest); err != nil {
-		return Request{}, BadRequest("bad_list", "This cannot be the name of a list: %v.", err)
+		return Request{}, BadRequest("bad_list", "Invalid list name: %v.", err)
 	}
 	return r, only(values)
 }
@@ -216,7 +216,7 @@ func (r Request) parseBoard(values url.Values, defaultList string) (Request, *Er
 	}
 	if s := values.Get("period"); s != "" {
 		if s != Hot && !ruleset.Period(s).Valid() {
-			return Request{}, BadRequest("bad_period", "The period %.40q is none of hot, hour, day, week, month and all.", s)
+			return Request{}, BadRequest("bad_period", "Unknown period %.40q; use hot, hour, day, week, month or all.", s)
 		}
 		r.Period = s
 	}
@@ -230,7 +230,7 @@ func (r Request) parseBoard(values url.Values, defaultList string) (Request, *Er
 	if s := values.Get("at"); s != "" {
 		t, err := time.Parse(time.RFC3339, s)
 		if err != nil || t.UTC().Year() < 1970 || t.UTC().Year() > 9999 {
-			return Request{}, BadRequest("bad_at", "The time at %.60q is not one of RFC 3339, such as 2026-11-20T12:00:00Z; a + is written %%2B.", s)
+			return Request{}, BadRequest("bad_at", "The parameter at must be a time from 1970 on such as 2026-11-20T12:00:00Z, with a + written as %%2B, not %.60q.", s)
 		}
 		r.At = t.UnixMilli()
 	}
@@ -239,7 +239,7 @@ func (r Request) parseBoard(values url.Values, defaultList string) (Request, *Er
 	case "1", "true":
 		r.Explain = true
 	default:
-		return Request{}, BadRequest("bad_explain", "The value of explain, %.40q, is neither 0 nor 1.", s)
+		return Request{}, BadRequest("bad_explain", "The parameter explain must be 0 or 1, not %.40q.", s)
 	}
 	return r, nil
 }
@@ -272,7 +272,7 @@ func only(values url.Values, known ...string) *Error {
 			return BadRequest("unknown_parameter", "Unknown parameter %.40q.", name)
 		}
 		if len(v) > 1 {
-			return BadRequest("repeated_parameter", "The parameter %s is given %d times.", name, len(v))
+			return BadRequest("repeated_parameter", "The parameter %s occurs %d times.", name, len(v))
 		}
 	}
 	return nil
