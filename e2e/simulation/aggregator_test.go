@@ -9,7 +9,6 @@ import (
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
-	"github.com/hotboard/hotboard/ruleset"
 )
 
 // aggregator is one process that folds.
@@ -70,7 +69,7 @@ func (w *world) compute(a *aggregator) {
 		}
 		return
 	}
-	f := &fold.Folder{Rules: func(context.Context, hit.RulesID) (*ruleset.Rules, error) { return w.rules, nil }, Store: w.store, First: func(_ context.Context, _ int, edge string, next uint64) (fold.InLog, error) {
+	f := &fold.Folder{Rules: w.document, Store: w.store, First: func(_ context.Context, _ int, edge string, next uint64) (fold.InLog, error) {
 		k := w.log.first(edge, next)
 		if a.upgraded {
 			k.Version = 0
@@ -85,6 +84,9 @@ func (w *world) compute(a *aggregator) {
 		a.loaded = false
 		return
 	}
+	if errors.Is(err, errUnread) {
+		return // the shard waits
+	}
 	if err != nil {
 		panic(err)
 	}
@@ -95,7 +97,8 @@ func (w *world) compute(a *aggregator) {
 // read returns messages as an aggregator reads them: an upgraded one can read every
 // batch.
 func (w *world) read(a *aggregator, msgs []fold.Message) []fold.Message {
-	if !w.noNumbers && !w.upgrades {
+	skip := w.skipUnread && w.changes.unread > 0
+	if !w.noNumbers && !w.upgrades && !skip {
 		return msgs
 	}
 	msgs = slices.Clone(msgs)
@@ -108,7 +111,7 @@ func (w *world) read(a *aggregator, msgs []fold.Message) []fold.Message {
 				m.Batches[j] = &hit.Batch{Seq: uint64(j + 1), Rules: b.Rules, Hits: b.Hits}
 			case a.upgraded:
 				m.Batches[j] = &hit.Batch{Version: hit.Version, Edge: b.Edge, Seq: b.Seq, Rules: b.Rules, Hits: b.Hits}
-			case w.setAsideNewer && fold.Newer(b) != 0:
+			case skip, w.setAsideNewer && fold.Newer(b) != 0:
 				m.Batches[j] = nil
 			}
 		}

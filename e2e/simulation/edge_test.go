@@ -22,6 +22,7 @@ type edge struct {
 	low, last uint64
 	onDisk    uint64 // the last batch that survives a crash
 	upgraded  bool
+	rules     hit.RulesID // accepts hits under these
 	sender    *outbox.Sender
 	accepted  []hit.Hit // acknowledged to a visitor; each is of an item of its own
 	batchOf   map[string]uint64
@@ -64,6 +65,9 @@ func (w *world) accept(e *edge) {
 		if w.rng.IntN(2) == 0 {
 			w.makeVote(&h)
 		}
+		if w.changes != nil && !w.acceptUnder(e, &h) {
+			continue
+		}
 		hits = append(hits, h)
 	}
 	e.accepted = append(e.accepted, hits...)
@@ -79,7 +83,7 @@ func (w *world) spool(e *edge, hits []hit.Hit) {
 	if !w.ackBeforeDisk {
 		e.onDisk = e.last
 	}
-	b := &hit.Batch{Version: hit.Version, Edge: e.id, Seq: e.last, Rules: someRules, Hits: hits}
+	b := &hit.Batch{Version: hit.Version, Edge: e.id, Seq: e.last, Rules: e.rules, Hits: hits}
 	if e.upgraded {
 		b.Version = newerVersion
 	}
@@ -142,7 +146,7 @@ func (w *world) failed(e *edge, s outbox.Send) {
 	}
 	for seq := s.Seq; seq <= s.Last; seq++ {
 		if hits := e.spool[seq].Hits; len(hits) > 0 {
-			e.spool[seq] = &hit.Batch{Version: hit.Version, Edge: e.id, Seq: seq, Rules: someRules}
+			e.spool[seq] = &hit.Batch{Version: hit.Version, Edge: e.id, Seq: seq, Rules: e.rules}
 			w.spool(e, hits)
 		}
 	}

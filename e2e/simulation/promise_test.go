@@ -20,11 +20,18 @@ const (
 // newRules has a list of views and one of votes.
 func newRules() *ruleset.Rules {
 	return ruleset.MustCompile(ruleset.Config{
-		Lists: []*ruleset.ListConfig{{Name: "a"}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
-		Limits: []*ruleset.Limit{{Name: "most", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
-			{Max: inMinute, Per: ruleset.PerMinute, Calendar: true}, {Max: inCampaign, Per: ruleset.PerCampaign},
-		}}},
+		Lists:  []*ruleset.ListConfig{{Name: "a"}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
+		Limits: limits(),
 	})
+}
+
+// limitName is the name of the limit of votes.
+const limitName = "most"
+
+func limits() []*ruleset.Limit {
+	return []*ruleset.Limit{{Name: limitName, By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
+		{Max: inMinute, Per: ruleset.PerMinute, Calendar: true}, {Max: inCampaign, Per: ruleset.PerCampaign},
+	}}}
 }
 
 // makeVote turns a hit into a vote. The edges refuse none, as if none knew the
@@ -33,7 +40,7 @@ func (w *world) makeVote(h *hit.Hit) {
 	h.Kind, h.List = hit.Vote, "poll"
 	key := w.rng.Uint64N(voters)
 	for _, window := range w.rules.Limits[0].Windows {
-		h.Quotas = append(h.Quotas, hit.Quota{Rule: "most", Window: window.ID(), Key: key})
+		h.Quotas = append(h.Quotas, hit.Quota{Rule: limitName, Window: window.ID(), Key: key})
 	}
 }
 
@@ -74,13 +81,13 @@ func (w *world) wrong() string {
 			}
 		}
 	}
-	for _, l := range w.rules.Lists {
-		totals, err := w.store.Totals(ctx, []store.Set{board.AllSet(l.Name)})
+	for list, of := range counted {
+		totals, err := w.store.Totals(ctx, []store.Set{board.AllSet(list)})
 		if err != nil {
 			panic(err)
 		}
-		if n := totals[0][0].Views; n != counted[l.Name] {
-			return fmt.Sprintf("total: list %s has %d, its items %d", l.Name, n, counted[l.Name])
+		if n := totals[0][0].Views; n != of {
+			return fmt.Sprintf("total: list %s has %d, its items %d", list, n, of)
 		}
 	}
 	for q, n := range used {
@@ -102,6 +109,7 @@ func (w *world) wrong() string {
 
 // quota is a count with a maximum.
 type quota struct {
+	list   string
 	key    uint64
 	minute int64 // since the Unix epoch; -1 for the whole campaign
 }
@@ -114,8 +122,8 @@ func (q quota) most() int {
 }
 
 func quotas(h *hit.Hit) []quota {
-	if h.Kind != hit.Vote {
+	if len(h.Quotas) == 0 {
 		return nil
 	}
-	return []quota{{h.Quotas[0].Key, h.Time / 60_000}, {h.Quotas[0].Key, -1}}
+	return []quota{{h.List, h.Quotas[0].Key, h.Time / 60_000}, {h.List, h.Quotas[0].Key, -1}}
 }

@@ -31,6 +31,8 @@ var rules = map[string]struct {
 	"an aggregator compares the message at the position with the log on every connect (fingerprint)":                                                       {without: design{noFingerprint: true}, from: 425},
 	"a message names the lowest batch that its edge can still send; a commit that skips batches missing from both edge and log records them as lost":       {without: design{noLow: true, forgetful: true}},
 	"a window's count for a key changes in the same commit as the counts (memo)":                                                                           {without: design{noMemos: true}},
+	"a batch names the document of rules under which its hits were accepted, and the fold judges them by that document":                                    {without: design{changingRules: true, onlyOwnRules: true}},
+	"a shard waits until it can read the document that a batch names":                                                                                      {without: design{changingRules: true, skipUnread: true}},
 	"the fold holds a batch of a newer version, like one behind a gap":                                                                                     {without: design{setAsideNewer: true}},
 }
 

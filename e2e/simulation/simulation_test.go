@@ -35,6 +35,9 @@ func run(seed uint64, d design) (wrong string, faults map[string]int) {
 func (w *world) step() {
 	w.now = w.now.Add(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
 	w.away = max(0, w.away-1)
+	if w.changes != nil {
+		w.change()
+	}
 	e, a := w.edges[w.rng.IntN(len(w.edges))], w.aggs[w.rng.IntN(len(w.aggs))]
 	switch n := w.rng.IntN(102); {
 	case n < 14:
@@ -64,6 +67,7 @@ func (w *world) step() {
 			w.away = w.rng.IntN(30)
 			w.faults["aggregators away"]++
 		}
+	case n < 100 && w.undamaged:
 	case n < 96:
 		w.hurtLog()
 	case n < 98:
@@ -85,6 +89,10 @@ func (w *world) settle() bool {
 		w.log.append(m, w.now)
 	}
 	w.late = nil
+	if w.changes != nil {
+		w.changes.unread = 0
+		w.announce(len(w.changes.revisions))
+	}
 	for _, e := range w.edges {
 		w.accept(e) // missing batches are reported with the next hit
 	}

@@ -41,6 +41,14 @@ type design struct {
 	noLow           bool
 	noMemos         bool
 	setAsideNewer   bool // batches of a newer version are skipped
+	onlyOwnRules    bool // an aggregator judges every hit by the newest revision
+	skipUnread      bool // batches whose rules cannot be read are skipped
+	// changingRules lets edges and aggregators have different rules all the time.
+	changingRules bool
+	// oneVersion upgrades nobody. An upgraded aggregator reads batches in another
+	// place of the log than one that had to wait for them.
+	oneVersion bool
+	undamaged  bool // neither log nor store ever goes back
 	// forgetful is a log with a short retention, and stores that come back empty: hits
 	// may be lost then, but only with a report.
 	forgetful bool
@@ -52,6 +60,8 @@ type world struct {
 	rng   *rand.Rand
 	now   time.Time
 	rules *ruleset.Rules
+	// changes are the rules if they change; else nil.
+	changes *changes
 
 	edges []*edge
 	log   *logModel
@@ -88,9 +98,12 @@ func newWorld(seed uint64, d design) *world {
 		mourning: -1,
 		faults:   map[string]int{},
 	}
+	if w.changingRules {
+		w.changes = newChanges(seed)
+	}
 	switch w.rng.IntN(4) {
 	case 0:
-		w.upgrades = true
+		w.upgrades = !w.oneVersion
 	case 1:
 		// The promise for a lost edge rests on the log alone.
 		if !w.forgetful {
@@ -98,7 +111,10 @@ func newWorld(seed uint64, d design) *world {
 		}
 	}
 	for i := range 2 {
-		e := &edge{id: fmt.Sprint("edge", i), spool: map[uint64]*hit.Batch{}, low: 1, batchOf: map[string]uint64{}}
+		e := &edge{id: fmt.Sprint("edge", i), spool: map[uint64]*hit.Batch{}, low: 1, rules: someRules, batchOf: map[string]uint64{}}
+		if w.changes != nil {
+			e.rules = w.changes.documents[0]
+		}
 		w.start(e)
 		w.edges = append(w.edges, e)
 	}
