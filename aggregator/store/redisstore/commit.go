@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -41,7 +40,6 @@ func (s *Store) Commit(ctx context.Context, n int, c *store.Commit) error {
 		return fmt.Errorf("committing to shard %d in Redis: %w", n, err)
 	}
 	h.memos.at = c.To
-	h.memos.trim()
 	return nil
 }
 
@@ -230,50 +228,37 @@ func (w *writes) scale(set store.Set, n int) {
 func (w *writes) memos(c *memoCache, memos []store.MemoValue, now time.Time) {
 	type touched struct {
 		*memoBucket
-		key    string
-		length int  // of the records before this commit
-		cached bool // otherwise the earlier records are unknown
+		begins bool   // as far as is known
+		write  []byte // records for Redis
 	}
-	var order []*touched
 	byID := make(map[bucketID]*touched, min(len(memos), buckets))
 	for i := range memos {
-		id := c.bucketOf(&memos[i].Memo)
+		m := &memos[i]
+		id := bucketOf(&m.Memo, c.shards)
 		t := byID[id]
 		if t == nil {
-			t = &touched{memoBucket: c.get(id, now), key: w.keys.memos(id)}
-			if t.memoBucket == nil {
-				t.memoBucket = &memoBucket{id: id}
-			} else {
-				t.cached = true
-				t.length = len(t.records)
-				c.grow(-t.bytes())
-			}
+			b := c.get(id, now)
+			t = &touched{memoBucket: b, begins: b.memos == 0}
 			byID[id] = t
-			order = append(order, t)
 		}
-		switch at := t.find(memos[i].Key); {
-		case at < 0:
-			t.records = appendRecord(t.records, &memos[i])
-		default:
-			value := t.records[at+8 : at+recordBytes]
-			binary.LittleEndian.PutUint32(value, memos[i].Value)
-			if at < t.length {
-				w.add("setrange", t.key, at+8, value)
-			}
-		}
+		t.set(m.Key, m.Value)
+		t.write = appendRecord(t.write, m.Key, m.Value)
 	}
-	for _, t := range order {
-		if len(t.records) > t.length {
-			w.add("append", t.key, t.records[t.length:])
+	for id, t := range byID {
+		key := w.keys.memos(id)
+		if t.bloated() {
+			w.add("unlink", key)
+			t.write, t.records, t.begins = t.all(), t.memos, true
 		}
+		w.add("rpush", key, t.write)
 		// A key gets its time to live when it is created, and a longer one from time to
 		// time.
-		if ttl := t.id.term.Keep(c.keep); ttl > 0 && (t.length == 0 || t.expires.Sub(now) < ttl*6/7) {
-			w.add("pexpire", t.key, ttl.Milliseconds())
+		if ttl := id.term.Keep(c.keep); ttl > 0 && (t.begins || t.expires.Sub(now) < ttl*6/7) {
+			w.add("pexpire", key, ttl.Milliseconds())
 			t.expires = now.Add(ttl)
 		}
 		if t.cached {
-			c.grow(t.bytes())
+			c.put(t.memoBucket)
 		}
 	}
 }

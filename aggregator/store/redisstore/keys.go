@@ -3,7 +3,6 @@ package redisstore
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -41,12 +40,13 @@ import (
 //	<prefix>:{s<n>}:visitors:<list>:<set>    HyperLogLog of visitors, as decimal numbers
 //	<prefix>:{s<n>}:totals                   hash: <list>:<set> → record (see packTotals)
 //
-//	<prefix>:{s<n>}:<term>:<list>:<start>:<b>   string, with a time to live
+//	<prefix>:{s<n>}:<term>:<list>:<start>:<b>   list, with a time to live
 //	    One bucket (see bucketOf) of the memos of the term (day, week, month or
-//	    ever) that begins at <start>, in seconds since the Unix epoch. Records of 12
-//	    bytes, little-endian: 8 the key, 4 the value. The last record of a key
-//	    counts. Memos for ever have no time to live: they stay until an operator
-//	    removes the list's keys.
+//	    ever) that begins at <start>, in seconds since the Unix epoch. Each element has
+//	    the memos of one commit, in records of 11 bytes, little-endian: 7 the key
+//	    without its highest byte, 4 the value. The last record of a key counts. Memos
+//	    for ever have no time to live: they stay until an operator removes the list's
+//	    keys.
 //
 //	<prefix>:{s<n>}:canary:<i>               string; every second one with a time to live
 //	    of a hundred years. Nothing touches it: see evictions.go.
@@ -122,28 +122,6 @@ func escapeList(list string) string {
 		return list
 	}
 	return listEscaper.Replace(list)
-}
-
-const (
-	// buckets is the number of Redis keys for the memos of a term of a list of views
-	// in a shard. A list of votes, all in one shard, has as many divided by the number
-	// of shards. Each costs about 150 bytes: with 60 memos in it, 2.5 bytes a memo.
-	buckets = 1024
-	// recordBytes is the size of a record in a bucket.
-	recordBytes = 12
-)
-
-// bucketOf returns the bucket among n of a memo's key.
-//
-// The last bucket is twice as likely as the first. Redis doubles a string when it
-// grows; if all buckets filled up at the same rate, all would be half empty at the
-// same moment. At different rates, their total size stays 1.5 times the length of
-// their records.
-func bucketOf(key uint64, n int) int {
-	// Multiplying by 2^64 / golden ratio mixes keys that may not be hashes; 24 bits
-	// make every step below exact, so that all machines agree.
-	x := float64(key*0x9e3779b97f4a7c15>>40) / (1 << 24)
-	return int(float64(n) * (math.Sqrt(1+3*x) - 1))
 }
 
 // packItem writes a record: a version byte (1), then varints.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 	if got, want := k.score(store.Set{List: "articles", Name: "day:20261120T000000Z"}), "hotboard:{s7}:score:articles:day:20261120T000000Z"; got != want {
 		t.Errorf("key %s, want %s", got, want)
 	}
-	if got, want := k.memos(bucketID{"articles", store.Month, 1795132800, 1023}), "hotboard:{s7}:month:articles:1795132800:1023"; got != want {
+	if got, want := k.memos(bucketID{"articles", store.Month, 1795132800, 255}), "hotboard:{s7}:month:articles:1795132800:255"; got != want {
 		t.Errorf("key %s, want %s", got, want)
 	}
 	seen := map[string]store.Set{}
@@ -30,52 +29,6 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 		if got := parseSet(setName(set)); got != set {
 			t.Errorf("%+v is read back as %+v", set, got)
 		}
-	}
-}
-
-// TestBuckets checks the spread of keys that bucketOf promises: every bucket is
-// used, and the last about twice as much as the first.
-func TestBuckets(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 1))
-	for name, key := range map[string]func(int) uint64{
-		"hashes":  func(int) uint64 { return r.Uint64() },
-		"numbers": func(i int) uint64 { return uint64(i) },
-	} {
-		var n [buckets]float64
-		const mean = 1000
-		for i := range buckets * mean {
-			n[bucketOf(key(i), buckets)]++
-		}
-		for b, got := range n {
-			want := mean * (1 + float64(b)/buckets) / 1.5
-			if math.Abs(got-want) > 6*math.Sqrt(want) {
-				t.Errorf("%s: bucket %d has %g keys, want about %g", name, b, got, want)
-			}
-		}
-	}
-	if first, last := bucketOf(0, buckets), bucketOf(math.MaxUint64, buckets); first != 0 || last < 0 || last >= buckets {
-		t.Errorf("buckets of the extremes are %d and %d", first, last)
-	}
-}
-
-// TestBucketsOfVotes checks that a list of votes, which has all its memos in one
-// shard, has as many buckets there as a list of views has in all shards.
-func TestBucketsOfVotes(t *testing.T) {
-	t.Parallel()
-	const shards = 16
-	c := newMemoCaches(shards, 0, 0)[3]
-	for kind, want := range map[hit.Kind]int{hit.View: buckets, hit.Vote: shards * buckets} {
-		used := map[bucketID]bool{}
-		for i := range uint64(20 * shards * buckets) {
-			used[c.bucketOf(&store.Memo{List: "l", Kind: kind, Term: store.Day, Key: i})] = true
-		}
-		if len(used) != want {
-			t.Errorf("memos of kind %d are in %d buckets, want %d", kind, len(used), want)
-		}
-	}
-	if first, last := bucketOf(0, hit.MaxShards*buckets), bucketOf(math.MaxUint64, hit.MaxShards*buckets); first != 0 || last >= hit.MaxShards*buckets {
-		t.Errorf("buckets of the extremes are %d and %d", first, last)
 	}
 }
 

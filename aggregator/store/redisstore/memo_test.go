@@ -3,6 +3,9 @@ package redisstore
 import (
 	"context"
 	"log/slog"
+	"math"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,62 +13,67 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/hit"
 )
+
+// TestBuckets checks that a bucket tells the byte of the key that its records leave
+// out, whatever the number of shards, and that all buckets are used.
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	for shards := 1; shards <= hit.MaxShards; shards++ {
+		for _, kind := range []hit.Kind{hit.View, hit.Vote} {
+			n := 1
+			if kind == hit.Vote {
+				n = shards
+			}
+			used := map[int]bool{}
+			for top := range uint64(256) {
+				for _, key := range []uint64{top << 56, top<<56 | r.Uint64()>>8, top<<56 | math.MaxUint64>>8} {
+					b := bucketOf(&store.Memo{Kind: kind, Key: key}, shards).bucket
+					if b/n != int(top) {
+						t.Fatalf("of %d shards, bucket %d of kind %d has the key %#x", shards, b, kind, key)
+					}
+					used[b] = true
+				}
+			}
+			if len(used) < 256*min(n, 2) {
+				t.Errorf("of %d shards, memos of kind %d are in %d buckets", shards, kind, len(used))
+			}
+		}
+	}
+}
 
 func TestMemoCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	const maxBytes = 20_000
-	caches, now := newMemoCaches(4, time.Hour, maxBytes), time.Now()
-	id := func(i int) bucketID { return bucketID{"articles", store.Day, 0, i} }
+	const maxBytes = 100_000
+	caches := newMemoCaches(4, time.Hour, maxBytes)
+	fill := func(c *memoCache, n int) {
+		for i := range n {
+			b := c.get(bucketID{"articles", store.Ever, 0, i}, time.Now())
+			for key := range uint64(32) {
+				b.set(key, 1)
+			}
+			c.put(b)
+		}
+	}
 	check := func(when string) {
 		t.Helper()
-		var all int64
-		for _, c := range caches {
-			var sum int64
-			for _, e := range c.buckets {
-				sum += e.Value.(*memoBucket).bytes()
-			}
-			if c.bytes != sum || len(c.buckets) != c.recent.Len() {
-				t.Fatalf("%s a cache says %d bytes and holds %d", when, c.bytes, sum)
-			}
-			all += sum
+		caches[0].buckets.CleanUp()
+		var bytes uint32
+		for _, b := range caches[0].buckets.All() {
+			bytes += b.bytes()
 		}
-		if used := caches[0].budget.used.Load(); used != all || all > maxBytes {
-			t.Fatalf("%s the caches say %d bytes, hold %d, and may hold %d", when, used, all, maxBytes)
+		if bytes > maxBytes || bytes < maxBytes*8/10 {
+			t.Errorf("%s the caches have %d bytes of %d", when, bytes, maxBytes)
 		}
 	}
-	fill := func(c *memoCache, n int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for i := range n {
-			c.put(id(i), make([]byte, 120), now)
-			c.get(id(0), now) // used all the time
-			c.trim()
-		}
-	}
-	large := caches[0]
-	fill(large, 500)
-	check("after one was filled")
-	if large.bytes < maxBytes*9/10 {
-		t.Errorf("one cache has %d bytes, though the others need nothing", large.bytes)
-	}
-	for i, want := range map[int]bool{0: true, 499: true, 498: true, 1: false, 250: false} {
-		if got := large.get(id(i), now) != nil; got != want {
-			t.Errorf("bucket %d is there: %v, want %v", i, got, want)
-		}
-	}
-	// Idle caches give way to the others, down to their share.
+	fill(caches[0], 500)
+	check("after one was filled") // though the others need nothing
 	for _, c := range caches[1:] {
-		fill(c, 100)
-		check("after another was filled")
+		fill(c, 500)
 	}
-	for i, c := range caches {
-		if c.bytes < maxBytes/4*8/10 {
-			t.Errorf("cache %d has %d bytes of its %d", i, c.bytes, maxBytes/4)
-		}
-	}
-	large.clear()
-	check("after one was cleared")
+	check("after all were filled")
 }
 
 // memoTest is a store of one shard with a clock that the test moves.
@@ -128,7 +136,7 @@ func (t *memoTest) expect(what string, value int64, keys ...uint64) {
 
 func (t *memoTest) key(key uint64) string {
 	m := t.memo(key)
-	return t.s.shards[0].keys.memos(t.s.shards[0].memos.bucketOf(&m))
+	return t.s.shards[0].keys.memos(bucketOf(&m, 1))
 }
 
 // ttl returns how long Redis keeps a memo; -1ns means for ever.
@@ -139,6 +147,16 @@ func (t *memoTest) ttl(key uint64) time.Duration {
 		t.Fatal(err)
 	}
 	return ttl
+}
+
+// elements returns the elements of the bucket of a memo.
+func (t *memoTest) elements(key uint64) []string {
+	t.Helper()
+	elements, err := t.redis.LRange(context.Background(), t.key(key), 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elements
 }
 
 // keep makes a memo of a day live for 28 hours and extends it every 4.
@@ -156,13 +174,9 @@ func TestBucketThatExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	mt.now = mt.now.Add(28 * time.Hour)
-	mt.commit(30, 1) // must not write into the middle of an expired string
-	data, err := mt.redis.Get(t.Context(), mt.key(1)).Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(data) != recordBytes {
-		t.Errorf("the bucket has %d bytes, want the one record of %d", len(data), recordBytes)
+	mt.commit(30, 1) // must not write as if the others were still there
+	if elements := mt.elements(1); len(elements) != 1 || len(elements[0]) != recordBytes {
+		t.Errorf("the bucket has %q, want one record", elements)
 	}
 	if ttl := mt.ttl(1); ttl <= 0 {
 		t.Errorf("the new bucket has no time to live: %v", ttl)
@@ -231,6 +245,33 @@ func TestHowLongMemosLive(t *testing.T) {
 	}
 }
 
+// TestOldRecordsGo changes the same memos again and again: a bucket must not keep
+// all of their old records, nor lose its time to live when it is written anew.
+func TestOldRecordsGo(t *testing.T) {
+	t.Parallel()
+	mt := newMemoTest(t, Options{MemoKeep: keep})
+	const memos, changing = 100, 50
+	var keys []uint64 // of one bucket
+	for key := range uint64(memos) {
+		keys = append(keys, key)
+	}
+	mt.commit(0, keys...)
+	for value := range uint32(100) {
+		if value%10 == 9 {
+			mt.s.shards[0].memos.clear()
+		}
+		mt.expect("unchanged", 0, keys[changing:]...)
+		mt.commit(value, keys[:changing]...)
+		mt.expect("changed", int64(value), keys[:changing]...)
+		if n := len(strings.Join(mt.elements(1), "")) / recordBytes; n > memos*5/4+16 {
+			t.Fatalf("after %d changes the bucket has %d records of %d memos", value, n, memos)
+		}
+		if ttl := mt.ttl(1); ttl < 27*time.Hour {
+			t.Fatalf("after %d changes the bucket lives %v", value, ttl)
+		}
+	}
+}
+
 // TestTinyCache counts right when nothing stays in the cache between two calls.
 func TestTinyCache(t *testing.T) {
 	t.Parallel()
@@ -242,7 +283,8 @@ func TestTinyCache(t *testing.T) {
 		mt.commit(value+100, keys...)
 		mt.expect("with a tiny cache", int64(value)+100, keys...)
 	}
-	if n := len(mt.s.shards[0].memos.buckets); n != 0 {
+	mt.s.shards[0].memos.buckets.CleanUp()
+	if n := mt.s.shards[0].memos.buckets.EstimatedSize(); n != 0 {
 		t.Errorf("%d buckets are in the cache", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -38,7 +39,6 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 		h.memos.clear()
 		return nil, fmt.Errorf("reading shard %d from Redis: %w", n, err)
 	}
-	h.memos.trim()
 	return have, nil
 }
 
@@ -53,25 +53,27 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 		Whole:  make(map[store.Set][]store.Entry, len(want.Whole)),
 	}
 	now := s.now()
-	missing := map[bucketID]bool{}
+	buckets := map[bucketID]*memoBucket{}
+	inBucket := make([]*memoBucket, len(want.Memos)) // of each memo
 	for i := range want.Memos {
-		id := h.memos.bucketOf(&want.Memos[i])
-		if missing[id] {
-			continue
+		id := bucketOf(&want.Memos[i], len(s.shards))
+		b := buckets[id]
+		if b == nil {
+			b = h.memos.get(id, now)
+			buckets[id] = b
+			used = used || b.cached
 		}
-		if h.memos.get(id, now) == nil {
-			missing[id] = true
-		} else {
-			used = true
-		}
+		inBucket[i] = b
 	}
 
 	q := &query{ctx: ctx}
 	position := newStrings(ctx, "hmget", h.keys.state(), positionFields())
 	q.add(position, nil)
-	s.readBuckets(q, h, missing, func(id bucketID, records string) {
-		h.memos.put(id, []byte(records), now)
-	})
+	for _, b := range buckets {
+		if !b.cached {
+			q.bucket(h, b, now)
+		}
+	}
 	for list, items := range want.Items {
 		to := make([]store.Item, len(items))
 		have.Items[list] = to
@@ -119,44 +121,10 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 	if err := q.finish(); err != nil {
 		return nil, used, err
 	}
-	for i := range want.Memos {
-		if b := h.memos.get(h.memos.bucketOf(&want.Memos[i]), now); b != nil {
-			have.Memos[i] = b.value(want.Memos[i].Key)
-		}
+	for i, b := range inBucket {
+		have.Memos[i] = b.value(want.Memos[i].Key)
 	}
 	return have, used, nil
-}
-
-// readBuckets reads buckets and extends their time to live.
-func (s *Store) readBuckets(q *query, h *shard, ids map[bucketID]bool, found func(bucketID, string)) {
-	order := make([]bucketID, 0, len(ids))
-	names := make([]string, 0, len(ids))
-	for id := range ids {
-		order = append(order, id)
-		names = append(names, h.keys.memos(id))
-		if ttl := id.term.Keep(h.memos.keep); ttl > 0 {
-			q.add(redis.NewIntCmd(q.ctx, "pexpire", names[len(names)-1], ttl.Milliseconds()), nil)
-		}
-	}
-	for names := range slices.Chunk(names, chunk) {
-		part := order
-		order = order[len(names):]
-		args := make([]any, 1, 1+len(names))
-		args[0] = "mget"
-		for i := range names {
-			args = append(args, &names[i])
-		}
-		cmd := redis.NewStringSliceCmd(q.ctx, args...)
-		q.add(cmd, func() error {
-			for i, records := range cmd.Val() {
-				if len(records)%recordBytes != 0 {
-					return fmt.Errorf("%s has %d bytes, not a multiple of %d: another program has written to it; remove it", names[i], len(records), recordBytes)
-				}
-				found(part[i], records)
-			}
-			return nil
-		})
-	}
 }
 
 // query is a pipeline of commands, each with a handler for its reply.
@@ -189,6 +157,23 @@ func (q *query) finish() error {
 		}
 	}
 	return nil
+}
+
+// bucket queries a bucket of memos for the cache, and extends its time to live.
+func (q *query) bucket(h *shard, b *memoBucket, now time.Time) {
+	key := h.keys.memos(b.id)
+	if ttl := b.id.term.Keep(h.memos.keep); ttl > 0 {
+		q.add(redis.NewIntCmd(q.ctx, "pexpire", key, ttl.Milliseconds()), nil)
+		b.expires = now.Add(ttl)
+	}
+	cmd := redis.NewStringSliceCmd(q.ctx, "lrange", key, 0, -1)
+	q.add(cmd, func() error {
+		if err := b.load(cmd.Val()); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		h.memos.put(b)
+		return nil
+	})
 }
 
 // strings queries a string for each of args, and passes it on with its index; "" if
