@@ -9,8 +9,7 @@ import (
 )
 
 // Problem is one mistake in a configuration and its place. An error from
-// [Compile], [ParseYAML] or [ParseJSON] holds all of them, see
-// [configfile.Problems].
+// [Compile] or [ParseYAML] holds all of them, see [configfile.Problems].
 type Problem = configfile.Problem
 
 // Compile validates a configuration, fills in defaults and compiles patterns. Its

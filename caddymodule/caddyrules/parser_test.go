@@ -1,6 +1,7 @@
 package caddyrules
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -244,7 +245,10 @@ func FuzzParser(f *testing.F) {
 		if strings.Contains(text, "import") || strings.Contains(text, "rules_file") {
 			return // which read files
 		}
-		_, err := parse("Caddyfile", text)
+		c, err := parse("Caddyfile", text)
+		if err == nil && len(c.Lists) > 0 {
+			checkAdapted(t, c)
+		}
 		if err == nil || err == errNoCaddyfile || placed.MatchString(err.Error()) {
 			return
 		}
@@ -258,4 +262,25 @@ func FuzzParser(f *testing.F) {
 			}
 		}
 	})
+}
+
+// checkAdapted verifies that the JSON which a Caddyfile becomes has the same rules.
+func checkAdapted(t *testing.T, c ruleset.Config) {
+	t.Helper()
+	rules, err := ruleset.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapted, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ruleset.ParseJSON(adapted)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, adapted)
+	}
+	want, _ := json.Marshal(rules)
+	if got, _ := json.Marshal(again); string(got) != string(want) {
+		t.Errorf("the adapted configuration has the rules\n%s\nwant\n%s", got, want)
+	}
 }

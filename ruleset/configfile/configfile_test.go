@@ -69,7 +69,7 @@ rooms:
 {"name":"hall","size":{}}]}`
 	for spelling, parse := range map[string]func() (*Node, error){
 		"YAML": func() (*Node, error) { return ParseYAML("f", []byte(asYAML)) },
-		"JSON": func() (*Node, error) { return ParseJSON("f", []byte(asJSON)) },
+		"JSON": func() (*Node, error) { return ParseYAML("f", []byte(asJSON)) },
 	} {
 		doc, err := parse()
 		if err != nil {
@@ -174,9 +174,6 @@ func TestHostileDocuments(t *testing.T) {
 		if _, err := ParseYAML("f", []byte(text)); err == nil || !strings.Contains(err.Error(), "more than") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if _, err := ParseJSON("f", []byte(`"`+strings.Repeat("x", MaxBytes)+`"`)); err == nil || !strings.Contains(err.Error(), "f:1:1: the file has more than") {
-		t.Errorf("too large: %v", err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (k kind) String() string {
 }
 
 // Node is one value of a document, with the values below it. A document is its
-// root. [ParseYAML] and [ParseJSON] read one; readers of other formats build one.
+// root. [ParseYAML] reads one; readers of other formats build one.
 type Node struct {
 	Place
 	kind    kind

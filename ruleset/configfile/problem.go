@@ -1,6 +1,7 @@
-// Package configfile reads configuration in YAML and JSON into Go structs,
-// strictly: it reports unknown keys, wrong types and invalid values, all at once
-// and each with its place: file, line, column and the path of the value.
+// Package configfile reads configuration in YAML, which includes JSON, into Go
+// structs, strictly: it reports unknown keys, wrong types and invalid values, all
+// at once and each with its place: file, line, column and the path of the value.
+// Other formats can fill its tree of values and share all of that.
 //
 // Struct fields are named by their json tags, so that a struct has one schema in
 // YAML, in JSON and in Caddy's configuration.
