@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -157,7 +158,7 @@ func (f *Folder) count(ctx context.Context, shard int, state store.State, msgs [
 		}
 		if rules.ID.IsZero() {
 			// The first hits of the shard put their rules in force.
-			rules.ID = d.id
+			rules.ID = cmp.Or(b.Rules, d.rules.ID())
 			res.Commit.Rules = &rules
 		}
 		if t.inForce == nil {

@@ -23,7 +23,10 @@ var t0 = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // log is the simplest log and edge: every add is one batch.
 type log struct {
 	t      testing.TB
-	rules  *ruleset.Rules
+	rules  *ruleset.Rules // of someRules
+	others documents
+	under  hit.RulesID    // of the next hits
+	shown  *ruleset.Rules // by the boards
 	store  store.Store
 	shards int
 	msgs   [][]fold.Message // by shard
@@ -38,10 +41,44 @@ func newLog(t testing.TB, s store.Store, lists ...*ruleset.ListConfig) *log {
 
 func newLogOf(t testing.TB, s store.Store, c ruleset.Config) *log {
 	t.Helper()
-	return &log{t: t, rules: ruleset.MustCompile(c), store: s, shards: s.Shards(), msgs: make([][]fold.Message, s.Shards()), batch: map[int]uint64{}}
+	rules := ruleset.MustCompile(c)
+	return &log{
+		t: t, rules: rules, shown: rules, others: documents{}, under: someRules,
+		store: s, shards: s.Shards(), msgs: make([][]fold.Message, s.Shards()), batch: map[int]uint64{},
+	}
 }
 
-func (l *log) rulesOf(context.Context, hit.RulesID) (*ruleset.Rules, error) { return l.rules, nil }
+func (l *log) rulesOf(_ context.Context, id hit.RulesID) (*ruleset.Rules, error) {
+	if id == someRules || id.IsZero() || id == l.rules.ID() {
+		return l.rules, nil
+	}
+	if r := l.others[id]; r != nil {
+		return r, nil
+	}
+	return nil, errNotYet
+}
+
+// document makes other rules known and returns their name.
+func (l *log) document(lists ...*ruleset.ListConfig) hit.RulesID {
+	id := hit.RulesIDOf(fmt.Append(nil, len(l.others)))
+	l.others[id] = ruleset.MustCompile(ruleset.Config{Lists: lists})
+	return id
+}
+
+// revision puts rules in force in all shards. Boards show them then.
+func (l *log) revision(number uint64, id hit.RulesID) {
+	l.t.Helper()
+	headers := map[string]string{hit.HeaderRevision: fmt.Sprint(number), hit.HeaderRules: id.String()}
+	for shard := range l.msgs {
+		l.seq++
+		m := fold.Read(shard, l.seq, t0, hit.Subject(shard, hit.RulesSender), func(k string) string { return headers[k] }, nil)
+		if m.Err != nil {
+			l.t.Fatal(m.Err)
+		}
+		l.msgs[shard] = append(l.msgs[shard], m)
+	}
+	l.shown, _ = l.rulesOf(l.t.Context(), id)
+}
 
 // add appends hits, one batch a shard, received at the time of the last one.
 func (l *log) add(hits ...hit.Hit) {
@@ -63,7 +100,7 @@ func (l *log) message(shard int, edge string, seq, low uint64, batches ...[]hit.
 	received := t0
 	var body []byte
 	for i, hits := range batches {
-		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: shard, Seq: seq + uint64(i), Rules: someRules, Hits: hits})
+		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: shard, Seq: seq + uint64(i), Rules: l.under, Hits: hits})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -119,7 +156,7 @@ func (l *log) results(size int) (all []*fold.Result) {
 			}
 			fold.Advance(&state, res.Commit)
 			all = append(all, res)
-			msgs = msgs[n:]
+			msgs = msgs[res.Folded:]
 		}
 		l.msgs[shard] = nil
 	}
@@ -128,8 +165,8 @@ func (l *log) results(size int) (all []*fold.Result) {
 
 func (l *log) board(period string, at time.Time) []board.Row {
 	l.t.Helper()
-	b := board.New(l.store, func() *ruleset.Rules { return l.rules }, func() time.Time { return at })
-	got, err := b.Board(context.Background(), board.Query{List: l.rules.Lists[0].Name, Period: period, Limit: board.MaxLimit})
+	b := board.New(l.store, func() *ruleset.Rules { return l.shown }, func() time.Time { return at })
+	got, err := b.Board(context.Background(), board.Query{List: l.shown.Lists[0].Name, Period: period, Limit: board.MaxLimit})
 	if err != nil {
 		l.t.Fatal(err)
 	}

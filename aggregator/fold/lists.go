@@ -15,7 +15,6 @@ import (
 
 // document is the working memory for the hits of one document.
 type document struct {
-	id    hit.RulesID
 	rules *ruleset.Rules
 	lists map[string]*ruledList // nil for a list that the document lacks
 }
@@ -29,7 +28,7 @@ func (t *tallies) document(ctx context.Context, id hit.RulesID) (*document, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &document{id: id, rules: rules, lists: map[string]*ruledList{}}
+	d := &document{rules: rules, lists: map[string]*ruledList{}}
 	t.documents[id] = d
 	return d, nil
 }

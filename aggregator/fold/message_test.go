@@ -44,3 +44,41 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// A message that puts rules in force is either exactly right or unreadable. It never
+// has an edge, whose batches it would move on.
+func TestReadRevision(t *testing.T) {
+	t.Parallel()
+	id := hit.RulesIDOf([]byte("{}"))
+	for name, tc := range map[string]struct {
+		number, rules, body string
+		shard               int
+		ok                  bool
+	}{
+		"right":               {number: "7", rules: id.String(), ok: true},
+		"the highest number":  {number: "99999999", rules: id.String(), ok: true},
+		"a higher number":     {number: "100000000", rules: id.String()},
+		"a huge number":       {number: "99999999999999999999", rules: id.String()},
+		"number 0":            {number: "0", rules: id.String()},
+		"a negative number":   {number: "-1", rules: id.String()},
+		"no number":           {rules: id.String()},
+		"something else":      {number: "7 or so", rules: id.String()},
+		"no document":         {number: "7"},
+		"a short document":    {number: "7", rules: id.Short()},
+		"a long document":     {number: "7", rules: id.String() + "00"},
+		"the zero document":   {number: "7", rules: hit.RulesID{}.String()},
+		"no hexadecimal":      {number: "7", rules: "zz" + id.String()[2:]},
+		"a body":              {number: "7", rules: id.String(), body: "{}"},
+		"of another shard":    {number: "7", rules: id.String(), shard: 1},
+		"nothing but a batch": {body: "batch"},
+	} {
+		headers := map[string]string{
+			hit.HeaderRevision: tc.number, hit.HeaderRules: tc.rules,
+			hit.HeaderSeq: "1", hit.HeaderLast: "9", hit.HeaderLow: "1", // have no meaning here
+		}
+		m := fold.Read(tc.shard, 1, t0, hit.Subject(0, hit.RulesSender), func(k string) string { return headers[k] }, []byte(tc.body))
+		if (m.Err == nil) != tc.ok || m.Edge != "" || m.BatchSeq != 0 || len(m.Batches) != 0 || (m.Revision != 0) != tc.ok || (m.Rules == id) != tc.ok {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}

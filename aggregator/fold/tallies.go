@@ -80,12 +80,12 @@ type cell struct {
 type itemWork struct {
 	id      string
 	hash    uint64
-	placed  [hit.Vote + 1]bool // whether misplaced has accepted it, by kind
 	rec     store.Item
 	cells   []*cell
 	changed bool
 	// published is true when the publish time differs from the store's.
 	published bool
+	placed    [hit.Vote + 1]bool // whether the item belongs to the shard, by kind
 	// room holds the first cells: all of them for an item whose hits are in the same
 	// periods.
 	room [7]cell

@@ -29,8 +29,9 @@ const (
 	opTimeout  = 30 * time.Second // of one exchange with the store
 	askTimeout = 3 * time.Second  // of one request to the broker; a lost connection loses its answer
 	// applyTimeout bounds a fold with its commit. The fold may have to search the log,
-	// which takes seconds for every few million batches.
-	applyTimeout = 2 * time.Minute
+	// which takes seconds for every few million batches, or to build new sums of scores
+	// from whole boards. It is less than the time after which a worker counts as stuck.
+	applyTimeout = 4 * time.Minute
 )
 
 // Reasons to load the state again that are not faults.
