@@ -172,7 +172,9 @@ func (a *App) acquire() (*runtime, error) {
 		a.tried = err
 		return nil, err
 	}
-	a.generation.Load().bind(rt.limits)
+	g := a.generation.Load()
+	rt.outbox.Document(g.rules.Document())
+	g.bind(rt.limits)
 	a.rt.Store(rt)
 	return rt, nil
 }

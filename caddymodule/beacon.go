@@ -100,7 +100,7 @@ func (h *instance) takeReports(r *http.Request, rt *runtime, reports []report) (
 				continue
 			}
 			taken = append(taken, accepted{c, v.list, v.item, not})
-			x := c.view(rt, v.list, v.item)
+			x := h.viewBy(c, rt, v.list, v.item)
 			x.Published, x.PublishedFrom = v.published, v.from
 			hits = append(hits, x)
 		}
@@ -175,7 +175,7 @@ func (h *instance) offerReport(c *client, t *ruleset.Target) ruleset.Reason {
 	if limited != "" {
 		return limited
 	}
-	if rt, err := h.app.acquire(); err == nil && rt.outbox.Offer(c.view(rt, t.List, t.Item)) {
+	if rt, err := h.app.acquire(); err == nil && rt.outbox.Offer(h.viewBy(c, rt, t.List, t.Item)) {
 		return ruleset.Counted
 	}
 	h.takeBack(c, t.List, t.Item, not)

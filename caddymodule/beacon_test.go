@@ -272,7 +272,8 @@ func TestFullSpool(t *testing.T) {
 	}
 	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small, limits: rt.limits, pending: rt.pending, samples: rt.samples, visitors: rt.visitors})
 	defer e.app.rt.Store(rt)
-	if err := small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1}); err != nil {
+	rules := small.Document(e.app.generation.Load().rules.Document())
+	if err := small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1, Rules: rules}); err != nil {
 		if !errors.Is(err, outbox.ErrFull) {
 			t.Fatal(err)
 		}
@@ -355,7 +356,7 @@ func FuzzBeacon(f *testing.F) {
 				if v.reason != "" {
 					continue
 				}
-				x := reports[i].client.view(rt, v.list, v.item)
+				x := h.viewBy(&reports[i].client, rt, v.list, v.item)
 				x.Published, x.PublishedFrom = v.published, v.from
 				if err := x.Valid(); err != nil {
 					t.Errorf("%q became a hit that cannot be counted: %v", body, err)

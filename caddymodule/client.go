@@ -129,10 +129,10 @@ func (c *client) limited(l *ruleset.List, item string) limit.Hit {
 	}
 }
 
-// view returns a view by c, without the data of the item.
-func (c *client) view(rt *runtime, l *ruleset.List, item string) hit.Hit {
+// viewBy returns a view by c, without the data of the item.
+func (h *instance) viewBy(c *client, rt *runtime, l *ruleset.List, item string) hit.Hit {
 	return hit.Hit{
-		Kind: hit.View, List: l.Name, Item: item,
+		Kind: hit.View, List: l.Name, Item: item, Rules: h.rules.ID(),
 		Visitor: rt.visitors.Of(c.who, rt.secrets.OfDay(c.time)), Time: c.time.UnixMilli(),
 	}
 }

@@ -161,7 +161,7 @@ func (v *view) offer(t *target) {
 		if len(v.asked.Path)+len(v.asked.RawQuery) > longURL {
 			item = strings.Clone(item)
 		}
-		x := v.client.view(rt, list, item)
+		x := v.handler.viewBy(&v.client, rt, list, item)
 		x.Published, x.PublishedFrom = v.published(t)
 		if rt.outbox.Offer(x) {
 			return

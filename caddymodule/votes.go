@@ -113,7 +113,7 @@ func (h *instance) prepareHits(rt *runtime, ballots []ballot, now time.Time) boo
 			return false
 		}
 		b.hit = hit.Hit{
-			Kind: hit.Vote, List: b.list.Name, Item: b.limited.Item,
+			Kind: hit.Vote, List: b.list.Name, Item: b.limited.Item, Rules: h.rules.ID(),
 			Time: now.UnixMilli(), Channel: b.client.channel,
 			Quotas: quotas,
 		}

@@ -78,13 +78,14 @@ func TestProgressIsWatchedOnBothSides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules := o.Document([]byte("{}"))
 	nc, done := connect(), make(chan error, 1)
 	go func() { done <- o.Run(t.Context(), outbox.NewNATS(func() *nats.Conn { return nc }, shards)) }()
 	for i := range hits / group {
 		var some []hit.Hit
 		for j := range group {
 			some = append(some, hit.Hit{Kind: hit.View, List: "articles", Item: fmt.Sprintf("%d %s", (i*group+j)%100, strings.Repeat("x", 200)),
-				Visitor: uint64(i*group + j), Time: time.Now().UnixMilli()})
+				Visitor: uint64(i*group + j), Time: time.Now().UnixMilli(), Rules: rules})
 		}
 		if err := o.Append(t.Context(), some...); err != nil {
 			t.Fatal(err)

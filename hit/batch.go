@@ -9,8 +9,9 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Version is the version of the format that Encode writes.
-const Version = 1
+// Version is the version of the format that Encode writes. Decode also reads
+// version 1, whose batches name no rules.
+const Version = 2
 
 // Limits of a batch. MaxBatchBytes also limits a whole message, so that it stays
 // under the 1 MiB that a NATS server accepts by default.
@@ -37,7 +38,8 @@ const (
 	// same bytes however often the edge sends it.
 	HeaderLow = "Hotboard-Low"
 	// HeaderRevision and HeaderRules put a revision of the rules in force: its number
-	// in decimal, and the name of its document. Such a message has no batches.
+	// in decimal, and the name of its document. Such a message has no batches, and
+	// its sender is [RulesSender].
 	HeaderRevision = "Hotboard-Revision"
 	HeaderRules    = "Hotboard-Rules"
 )
@@ -52,7 +54,8 @@ type Batch struct {
 	Seq  uint64 `cbor:"4,keyasint"`
 	Hits []Hit  `cbor:"5,keyasint"`
 	// Rules names the document of rules under which the edge accepted the hits. It is
-	// zero in batches of version 1.
+	// zero in batches of version 1, and may be zero in a batch without hits, which
+	// takes the place of one that the edge has lost.
 	Rules RulesID `cbor:"6,keyasint,omitzero"`
 }
 
@@ -87,7 +90,7 @@ func must[T any](v T, err error) T {
 }
 
 // Encode returns the bytes of b in the current version. It fails for a batch that
-// Decode would refuse.
+// Decode would refuse, for example one whose hits have no rules.
 func Encode(b *Batch) ([]byte, error) {
 	b.Version = Version
 	if err := b.valid(); err != nil {
@@ -112,7 +115,7 @@ func Decode(data []byte) (*Batch, error) {
 		return nil, fmt.Errorf("decoding a batch: %d bytes are more than %d", len(data), MaxBatchBytes)
 	}
 	var b Batch
-	if err := decMode.Unmarshal(data, &b); err != nil || b.Version != Version {
+	if err := decMode.Unmarshal(data, &b); err != nil || b.Version < 1 || b.Version > Version {
 		if v := versionOf(data); v > Version {
 			return &Batch{Version: v}, fmt.Errorf("decoding a batch: %w: %d, this build reads %d", ErrVersion, v, Version)
 		}
@@ -125,6 +128,18 @@ func Decode(data []byte) (*Batch, error) {
 		return nil, fmt.Errorf("decoding a batch: %w", err)
 	}
 	return &b, nil
+}
+
+// RulesOf returns [Batch.Rules] of a batch that Encode wrote, without decoding its
+// hits: they are most of it.
+func RulesOf(data []byte) (id RulesID) {
+	// Encode sorts the fields, so that Rules is the sixth and last one.
+	const head, tail = "\xa6\x01", "\x06\x50"
+	at := len(data) - len(id)
+	if at >= len(head)+len(tail) && string(data[:len(head)]) == head && string(data[at-len(tail):at]) == tail {
+		copy(id[:], data[at:])
+	}
+	return id
 }
 
 // versionOf returns the version of a batch of any version, or 0 if it has none.
@@ -210,6 +225,10 @@ func (b *Batch) valid() error {
 		return errors.New("sequences start at 1")
 	case len(b.Hits) > MaxHits:
 		return fmt.Errorf("%d hits are more than %d", len(b.Hits), MaxHits)
+	case b.Version == 1 && !b.Rules.IsZero():
+		return errors.New("a batch of version 1 names rules")
+	case b.Version > 1 && b.Rules.IsZero() && len(b.Hits) > 0:
+		return errors.New("the hits lack the name of their rules")
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // An edge encodes a batch, and the aggregator decodes it.
 func ExampleEncode() {
 	data, err := hit.Encode(&hit.Batch{
-		Edge: "edge-a", Shard: 7, Seq: 42,
+		Edge: "edge-a", Shard: 7, Seq: 42, Rules: hit.RulesIDOf([]byte("{}")),
 		Hits: []hit.Hit{{
 			Kind: hit.View, List: "articles", Item: "rust-in-caddy", Visitor: 0xb0263f,
 			Time: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixMilli(),

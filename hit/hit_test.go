@@ -16,9 +16,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+var someRules = hit.RulesIDOf([]byte("{}"))
+
 func sample() *hit.Batch {
 	return &hit.Batch{
-		Version: hit.Version, Edge: "0123456789abcdef", Shard: 7, Seq: 42,
+		Version: hit.Version, Edge: "0123456789abcdef", Shard: 7, Seq: 42, Rules: someRules,
 		Hits: []hit.Hit{
 			{Kind: hit.View, List: "articles", Item: "rust-in-caddy", Visitor: 0xfedcba9876543210, Time: 1_795_176_000_123},
 			{Kind: hit.View, List: "articles", Item: "né à/1", Visitor: 1, Time: 1_795_176_000_124, Published: 1_795_000_000_000, PublishedFrom: hit.FromOrigin},
@@ -30,7 +32,7 @@ func sample() *hit.Batch {
 // votes is a batch with every field of a vote.
 func votes() *hit.Batch {
 	return &hit.Batch{
-		Version: hit.Version, Edge: "0123456789abcdef", Shard: 3, Seq: 43,
+		Version: hit.Version, Edge: "0123456789abcdef", Shard: 3, Seq: 43, Rules: someRules,
 		Hits: []hit.Hit{
 			{Kind: hit.Vote, List: "best-band", Item: "the-knights", Visitor: 7, Time: 1_795_176_000_125},
 			{Kind: hit.Vote, List: "best-band", Item: "none", Visitor: 0xfedcba9876543210, Time: 1_795_176_000_126, Channel: "radio", Confirm: 1<<64 - 1,
@@ -39,20 +41,32 @@ func votes() *hit.Batch {
 	}
 }
 
-// Every later version of this package must read the batches of version 1.
+// goldens are the files in testdata. Every later version of this package must read
+// them.
+func goldens() map[string]*hit.Batch {
+	first := func(b *hit.Batch) *hit.Batch {
+		b.Version, b.Rules = 1, hit.RulesID{}
+		return b
+	}
+	return map[string]*hit.Batch{
+		"v1-batch.cbor": first(sample()),
+		"v1-votes.cbor": first(votes()),
+		"v1-empty.cbor": {Version: 1, Edge: "e", Shard: 0, Seq: 1},
+		"v2-batch.cbor": sample(),
+		"v2-votes.cbor": votes(),
+		"v2-empty.cbor": {Version: 2, Edge: "e", Shard: 0, Seq: 1},
+	}
+}
+
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]*hit.Batch{
-		"v1-batch.cbor": sample(),
-		"v1-votes.cbor": votes(),
-		"v1-empty.cbor": {Version: hit.Version, Edge: "e", Shard: 0, Seq: 1},
-	} {
+	for name, want := range goldens() {
 		path := filepath.Join("testdata", name)
-		data, err := hit.Encode(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if *update {
+		if want.Version == hit.Version && *update {
+			data, err := hit.Encode(want)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(path, data, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +75,13 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(data) != string(golden) {
-			t.Errorf("%s: the format of version %d has changed: a change needs a new version and a new file", name, hit.Version)
+		if want.Version == hit.Version {
+			if data, err := hit.Encode(want); err != nil || string(data) != string(golden) {
+				t.Errorf("%s: the format of version %d has changed (%v): a change needs a new version and a new file", name, hit.Version, err)
+			}
+		}
+		if id := hit.RulesOf(golden); id != want.Rules {
+			t.Errorf("%s: RulesOf returns %s, want %s", name, id, want.Rules)
 		}
 		got, err := hit.Decode(golden)
 		if err != nil {
@@ -83,6 +102,7 @@ func TestEncodeRefuses(t *testing.T) {
 		"shard too high":     func(b *hit.Batch) { b.Shard = hit.MaxShards },
 		"sequence 0":         func(b *hit.Batch) { b.Seq = 0 },
 		"too many hits":      func(b *hit.Batch) { b.Hits = make([]hit.Hit, hit.MaxHits+1) },
+		"hits without rules": func(b *hit.Batch) { b.Rules = hit.RulesID{} },
 	} {
 		b := sample()
 		change(b)
@@ -127,11 +147,11 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]string{
-		"a newer version":           strings.Replace(string(good), "\xa5\x01\x01", "\xa5\x01\x02", 1),
-		"with other fields":         "\xa3\x01\x02\x02\x18\x2a\x05\x82\xa0\xc1\x00",
-		"deeper and with more keys": "\xa2\x01\x02\x05" + strings.Repeat("\x81", 8) + "\xb8\x80" + strings.Repeat("\x61a\x00", 128),
+		"a newer version":           strings.Replace(string(good), "\xa6\x01\x02", "\xa6\x01\x03", 1),
+		"with other fields":         "\xa3\x01\x03\x02\x18\x2a\x05\x82\xa0\xc1\x00",
+		"deeper and with more keys": "\xa2\x01\x03\x05" + strings.Repeat("\x81", 8) + "\xb8\x80" + strings.Repeat("\x61a\x00", 128),
 	} {
-		if b, err := hit.Decode([]byte(data)); !errors.Is(err, hit.ErrVersion) || b.Version != 2 {
+		if b, err := hit.Decode([]byte(data)); !errors.Is(err, hit.ErrVersion) || b.Version != 3 {
 			t.Errorf("%s: got %+v, %v", name, b, err)
 		}
 	}
@@ -143,7 +163,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"too large":        strings.Repeat("\x00", hit.MaxBatchBytes+1),
 		"a huge array":     "\xa1\x05\x9b\xff\xff\xff\xff\xff\xff\xff\xff",
 		"indefinite":       "\xbf\x01\x01\xff",
-		"version 0":        "\xa5\x01\x00" + string(good[3:]),
+		"version 0":        "\xa6\x01\x00" + string(good[3:]),
+		"1 with rules":     "\xa6\x01\x01" + string(good[3:]),
+		"a short name":     string(good[:len(good)-17]) + "\x4f" + string(good[len(good)-15:]),
+		"a long name":      string(good[:len(good)-17]) + "\x51" + string(good[len(good)-17:]),
+		"2 without rules":  "\xa5\x01\x02" + string(good[3:len(good)-18]),
 		"no version":       "\xa1\x02\x61e",
 		"a huge version":   "\xa1\x01\x19\x01\x00",
 		"no edge":          "\xa3\x01\x01\x03\x00\x04\x01",
@@ -157,7 +181,7 @@ func TestDecodeRefuses(t *testing.T) {
 // FuzzDecode feeds Decode any bytes: it must not panic, and every batch that it
 // accepts must survive another encoding.
 func FuzzDecode(f *testing.F) {
-	for _, name := range []string{"v1-batch.cbor", "v1-votes.cbor", "v1-empty.cbor"} {
+	for name := range goldens() {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -176,9 +200,15 @@ func FuzzDecode(f *testing.F) {
 		for i := range b.Hits {
 			_ = b.Hits[i].Valid()
 		}
+		if b.Version == 1 {
+			b.Version, b.Rules = hit.Version, someRules
+		}
 		again, err := hit.Encode(b)
 		if err != nil {
 			t.Fatalf("decoded %+v, which cannot be encoded: %v", b, err)
+		}
+		if id := hit.RulesOf(again); id != b.Rules {
+			t.Fatalf("RulesOf returns %s, want %s", id, b.Rules)
 		}
 		c, err := hit.Decode(again)
 		if err != nil {

@@ -52,8 +52,8 @@ func TestMessage(t *testing.T) {
 		}
 	}
 	newer := slices.Clone(body)
-	newer[one+2] = 2 // the version of the second
-	second := &hit.Batch{Version: 2, Edge: want[0].Edge, Shard: want[0].Shard, Seq: want[0].Seq + 1}
+	newer[one+2] = 3 // the version of the second
+	second := &hit.Batch{Version: 3, Edge: want[0].Edge, Shard: want[0].Shard, Seq: want[0].Seq + 1}
 	if got, err := decode(newer, 3); err != nil || !cmp.Equal(got, []*hit.Batch{want[0], second, want[2]}) {
 		t.Errorf("a newer one among them: %+v, %v", got, err)
 	}
@@ -83,7 +83,7 @@ func TestHostileMessages(t *testing.T) {
 		"zeros":                  "\x00",
 		"empty maps":             "\xa0",
 		"empty arrays":           "\x80",
-		"newer versions":         "\xa1\x01\x02",
+		"newer versions":         "\xa1\x01\x03",
 		"version 0":              "\xa1\x01\x00",
 		"no edge":                "\xa1\x01\x01",
 		"many keys":              "\xb8\x40" + strings.Repeat("\x00\x00", 64),

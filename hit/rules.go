@@ -54,3 +54,13 @@ func (id *RulesID) UnmarshalText(text []byte) (err error) {
 	*id, err = ParseRulesID(string(text))
 	return err
 }
+
+// UnmarshalBinary implements [encoding.BinaryUnmarshaler]. It refuses another
+// length than a name's: a decoder of CBOR would cut it or fill it up.
+func (id *RulesID) UnmarshalBinary(data []byte) error {
+	if len(data) != len(id) {
+		return fmt.Errorf("the name of a document of rules has %d bytes, not %d", len(data), len(id))
+	}
+	copy(id[:], data)
+	return nil
+}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/app"
 	"github.com/hotboard/hotboard/aggregator/ingest"
+	"github.com/hotboard/hotboard/internal/revisions"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 	// index of a large log takes seconds after a crash.
 	startTimeout = time.Minute
 	readyPoll    = 100 * time.Millisecond
-	// roomBeside is the space that JetStream may use for everything but the log
-	// and the unreadable messages: the secrets, and the overhead of all streams
+	// roomBeside is the space that JetStream may use for everything but the log,
+	// the unreadable messages and the rules: the secrets, and the overhead of all streams
 	// on disk.
 	roomBeside = 64 << 20
 	memory     = 32 << 20 // for the state of consumers
@@ -95,7 +96,7 @@ func (b *broker) start() error {
 		NoSigs:             true, // signals belong to the process around it
 		JetStream:          true,
 		StoreDir:           b.dir,
-		JetStreamMaxStore:  b.logBytes + ingest.MaxPoisonBytes + roomBeside,
+		JetStreamMaxStore:  b.logBytes + ingest.MaxPoisonBytes + revisions.MaxBytes + roomBeside,
 		JetStreamMaxMemory: memory,
 		// A power cut must not lose messages that the broker has acknowledged.
 		SyncAlways:             true,

@@ -12,7 +12,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,11 +110,10 @@ func begin(ctx context.Context, o Options) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("using JetStream: %w", err)
 	}
-	document, err := json.Marshal(o.Rules)
-	if err != nil {
-		return nil, fmt.Errorf("naming the rules: %w", err)
+	im := &run{Options: o, js: js, rules: hit.RulesIDOf([]byte("{}"))}
+	if o.Rules != nil {
+		im.rules = o.Rules.ID()
 	}
-	im := &run{Options: o, js: js, rules: hit.RulesIDOf(document)}
 	if im.Progress == nil {
 		im.Progress = func(Progress) {}
 	}

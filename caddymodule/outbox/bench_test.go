@@ -19,6 +19,7 @@ func benchOpen(b *testing.B, opts Options) *Outbox {
 	if err != nil {
 		b.Fatal(err)
 	}
+	o.Document([]byte(someRules))
 	b.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

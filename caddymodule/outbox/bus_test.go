@@ -21,15 +21,17 @@ type fakeBus struct {
 	mu sync.Mutex
 	// publish decides what becomes of the n-th message, counted from 1: whether
 	// the log keeps it and what the publisher hears. Nil: all is well.
-	publish func(n int) (kept bool, err error)
-	away    bool // the aggregator does not answer
-	n       int
-	log     []message
-	applied map[string]map[int]uint64
-	counted map[string]int // by item
-	lost    uint64
-	waiting hit.Waiting // reported last
-	down    error       // no connection
+	publish     func(n int) (kept bool, err error)
+	away        bool // the aggregator does not answer
+	n           int
+	log         []message
+	applied     map[string]map[int]uint64
+	counted     map[string]int // by item
+	lost        uint64
+	waiting     hit.Waiting            // reported last
+	down        error                  // no connection
+	documents   map[hit.RulesID]string // that the log has
+	noDocuments error                  // of every call of Document
 }
 
 // message is one batch of a message of the log: which batches share one does not
@@ -40,11 +42,12 @@ type message struct {
 	seq   uint64
 	low   uint64
 	data  string
+	rules hit.RulesID
 	hits  []hit.Hit
 }
 
 func newFakeBus() *fakeBus {
-	return &fakeBus{applied: map[string]map[int]uint64{}, counted: map[string]int{}}
+	return &fakeBus{applied: map[string]map[int]uint64{}, counted: map[string]int{}, documents: map[hit.RulesID]string{}}
 }
 
 func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error {
@@ -59,6 +62,9 @@ func (b *fakeBus) Publish(ctx context.Context, shard int, edge string, send Send
 		for _, m := range split(edge, shard, send.Seq, send.Last, send.Low, data) {
 			if m.seq < send.Seq || m.seq > send.Last {
 				panic(fmt.Sprintf("message %+v of shard %d of %s carries batch %d", send, shard, edge, m.seq))
+			}
+			if b.documents[m.rules] == "" && len(m.hits) > 0 {
+				panic(fmt.Sprintf("batch %d of %s came before its document", m.seq, edge))
 			}
 			b.log = append(b.log, m)
 			b.fold(m)
@@ -82,7 +88,7 @@ func split(edge string, shard int, first, last, low uint64, data []byte) []messa
 		if err != nil {
 			panic(err)
 		}
-		messages[i] = message{edge, shard, batch.Seq, low, string(encoded), batch.Hits}
+		messages[i] = message{edge, shard, batch.Seq, low, string(encoded), batch.Rules, batch.Hits}
 	}
 	return messages
 }
@@ -114,6 +120,24 @@ func (b *fakeBus) Applied(ctx context.Context, waiting hit.Waiting) (map[int]uin
 		return nil, errBus
 	}
 	return maps.Clone(b.applied[waiting.Edge]), nil
+}
+
+func (b *fakeBus) Document(ctx context.Context, id hit.RulesID, text []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noDocuments != nil {
+		return b.noDocuments
+	}
+	if b.documents[id] == "" && text == nil {
+		return ErrNoDocument
+	}
+	if b.documents[id] == "" {
+		b.documents[id] = string(text)
+	}
+	if hit.RulesIDOf([]byte(b.documents[id])) != id {
+		panic(fmt.Sprintf("%q is not the document %s", b.documents[id], id))
+	}
+	return nil
 }
 
 func (b *fakeBus) Connected() error {
@@ -188,8 +212,13 @@ func wantOrder(t *testing.T, log []message) {
 	}
 }
 
+// someRules is a document that every outbox of a test has registered.
+const someRules = `{"lists":[{"name":"articles"}]}`
+
+var someID = hit.RulesIDOf([]byte(someRules))
+
 func view(item string) hit.Hit {
-	return hit.Hit{Kind: hit.View, List: "articles", Item: item, Visitor: 7, Time: time.Now().UnixMilli()}
+	return hit.Hit{Kind: hit.View, List: "articles", Item: item, Visitor: 7, Time: time.Now().UnixMilli(), Rules: someID}
 }
 
 func hitsOf(items []string) []hit.Hit {
@@ -212,6 +241,7 @@ func open(t *testing.T, opts Options) *Outbox {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Document([]byte(someRules))
 	return o
 }
 

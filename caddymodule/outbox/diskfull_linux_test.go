@@ -9,13 +9,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hotboard/hotboard/internal/faults"
 )
 
-// TestDiskFull fills a real, small file system: appends are refused and leave
-// nothing behind, views wait, and both go on when there is room again.
-func TestDiskFull(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
+// smallDisk mounts a file system of 1 MiB. A file of so many bytes can be removed to
+// make room.
+func smallDisk(t *testing.T, bytes int) (dir, ballast string) {
+	t.Helper()
+	dir = t.TempDir()
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small file system")
 	}
@@ -27,11 +29,18 @@ func TestDiskFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// What fills the disk and can be taken away.
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 500_000), 0o600); err != nil {
+	ballast = filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, bytes), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return dir, ballast
+}
+
+// TestDiskFull fills a real, small file system: appends are refused and leave
+// nothing behind, views wait, and both go on when there is room again.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	dir, ballast := smallDisk(t, 500_000)
 	o := open(t, Options{Dir: dir, Queue: 1000})
 	var items []string
 	var full error
@@ -86,4 +95,48 @@ func TestDiskFull(t *testing.T) {
 		t.Error(err)
 	}
 	bus.wantCounted(t, append(append(items, views...), "after")...)
+}
+
+// TestDiskFullAtTheDocument: hits are not acknowledged before their document is on
+// disk, though there is room for them.
+func TestDiskFullAtTheDocument(t *testing.T) {
+	t.Parallel()
+	dir, ballast := smallDisk(t, 700_000)
+	o := open(t, Options{Dir: dir})
+	mustAppend(t, o, "before")
+	rules := o.Document([]byte(strings.Repeat("x", 400_000)))
+	if err := o.Append(t.Context(), viewUnder(rules, "refused")); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Append without room for the document: %v", err)
+	}
+	if f := o.fault(faults.SpoolFailing); !strings.Contains(f, "Make room on the disk") {
+		t.Errorf("fault %q", f)
+	}
+	if !o.Offer(viewUnder(rules, "waits")) {
+		t.Error("a view was dropped although the queue has room")
+	}
+	if files := filesOf(t, filepath.Join(dir, documentDir)); len(files) != 1 {
+		t.Errorf("documents %v, want the one before", files)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); o.queue.flush() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is written although there is room")
+		}
+	}
+	mustAppendUnder(t, o, rules, "after")
+	closeNow(t, o)
+	o = open(t, Options{Dir: dir})
+	bus := newFakeBus()
+	done := make(chan error, 1)
+	go func() { done <- o.Run(t.Context(), bus) }()
+	waitUntilSent(t, o)
+	if err := o.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	bus.wantCounted(t, "before", "waits", "after")
 }

@@ -112,7 +112,7 @@ func (s *spool) writeDoubtful(upTo []uint64, now time.Time) (name string, err er
 // writeFile writes a file atomically.
 func (s *spool) writeFile(name string, write func(io.Writer) error) error {
 	path := filepath.Join(s.dir, name)
-	temp := filepath.Join(s.dir, ".tmp-"+name)
+	temp := filepath.Join(filepath.Dir(path), ".tmp-"+filepath.Base(path))
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, datadir.FileMode)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s *spool) writeFile(name string, write func(io.Writer) error) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
-	return datadir.Sync(s.dir)
+	return datadir.Sync(filepath.Dir(path))
 }
 
 // renew takes a new edge id and moves the batches above sent[shard] to it,
@@ -149,11 +149,11 @@ func (s *spool) renew(sent []uint64, now time.Time) (last []uint64, err error) {
 	for shard := range s.shards {
 		c := s.lanes[laneID{old, shard}]
 		for seq := sent[shard] + 1; err == nil && c != nil && seq < c.end(); seq++ {
-			hits, unreadable := s.hits(laneID{old, shard}, seq)
+			b, unreadable := s.batch(laneID{old, shard}, seq)
 			if unreadable != nil {
 				lost++
 			}
-			if moving = append(moving, &batch{shard: shard, hits: hits}); len(moving) == 64 {
+			if moving = append(moving, b); len(moving) == 64 {
 				err = flush()
 			}
 		}
@@ -185,15 +185,16 @@ func (s *spool) renew(sent []uint64, now time.Time) (last []uint64, err error) {
 	return last, nil
 }
 
-// hits returns the hits of a batch.
-func (s *spool) hits(id laneID, seq uint64) ([]hit.Hit, error) {
+// batch returns a batch of the spool, or an error and one without hits.
+func (s *spool) batch(id laneID, seq uint64) (*batch, error) {
+	empty := &batch{shard: id.shard}
 	f, err := s.read(id, seq)
 	if err != nil {
-		return nil, err
+		return empty, err
 	}
 	b, err := hit.Decode(f.data)
 	if err != nil {
-		return nil, err
+		return empty, err
 	}
-	return b.Hits, nil
+	return &batch{shard: id.shard, rules: b.Rules, hits: b.Hits}, nil
 }

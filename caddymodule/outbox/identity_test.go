@@ -226,7 +226,7 @@ func TestRenew(t *testing.T) {
 	old := s.edge
 	for shard, n := range []int{200, 3} {
 		for i := range n {
-			if err := s.write([]*batch{{shard: shard, hits: hitsOf(names(strings.Repeat("i", i), 1))}}, time.Now()); err != nil {
+			if err := s.write([]*batch{{shard: shard, rules: someID, hits: hitsOf(names(strings.Repeat("i", i), 1))}}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,8 +247,8 @@ func TestRenew(t *testing.T) {
 			t.Errorf("%d batches of %v, want %d", n, id, want)
 		}
 	}
-	if hits, err := s.hits(laneID{edge, 0}, 1); err != nil || hits[0].Item != strings.Repeat("i", 50)+"0" {
-		t.Errorf("the first batch of the new id has %v, %v", hits, err)
+	if b, err := s.batch(laneID{edge, 0}, 1); err != nil || b.rules != someID || b.hits[0].Item != strings.Repeat("i", 50)+"0" {
+		t.Errorf("the first batch of the new id has %+v, %v", b, err)
 	}
 	if s.damage != (damage{}) || s.batches.Load() != 203 {
 		t.Errorf("%d batches, %+v", s.batches.Load(), s.damage)

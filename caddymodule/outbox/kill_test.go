@@ -40,16 +40,17 @@ func appendForEver(dir string) error {
 	for range 8 {
 		wg.Go(func() {
 			for {
+				rules := o.Document([]byte(pastRules(rand.IntN(50))))
 				var hits []hit.Hit
 				var line strings.Builder
 				for range 1 + rand.IntN(5) {
 					item := fmt.Sprintf("a%016x", rand.Uint64())
-					hits = append(hits, view(item))
+					hits = append(hits, viewUnder(rules, item))
 					line.WriteString(item + " ")
 				}
 				if rand.IntN(100) == 0 { // enough for several batches
 					for range 3 * hit.MaxHits {
-						o.Offer(view(fmt.Sprintf("v%016x", rand.Uint64())))
+						o.Offer(viewUnder(rules, fmt.Sprintf("v%016x", rand.Uint64())))
 					}
 				}
 				if err = o.Append(context.Background(), hits...); err != nil {
@@ -133,6 +134,9 @@ func spooled(t *testing.T, dir string) map[string]int {
 	defer closeNow(t, o)
 	if f := o.opts.Faults.Active(); len(f) > 0 {
 		t.Fatalf("faults after a kill: %+v", f)
+	}
+	if missing := o.spool.missingDocuments(); len(missing) > 0 {
+		t.Fatalf("documents are missing after a kill: %+v", missing)
 	}
 	found := map[string]int{}
 	for id, c := range o.spool.lanes {

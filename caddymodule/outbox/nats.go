@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/revisions"
 )
 
 // ErrShards reports that the log and this edge have different numbers of shards.
@@ -84,6 +86,8 @@ func redacted(servers []string) []string {
 type NATS struct {
 	conn   func() *nats.Conn
 	shards int
+	now    func() time.Time
+	book   *revisions.Book
 
 	checking chan struct{} // holds a token during a check of the stream
 	link     atomic.Pointer[link]
@@ -94,6 +98,7 @@ type link struct {
 	nc         *nats.Conn
 	reconnects uint64
 	js         jetstream.JetStream
+	documents  sync.Map // by hit.RulesID: when the log was known to have it
 }
 
 var errNoConnection = errors.New("no connection to NATS")
@@ -102,7 +107,7 @@ var errNoConnection = errors.New("no connection to NATS")
 // connection from conn, or nil if there is none. [Connect] makes a connection
 // with the options that the bus needs.
 func NewNATS(conn func() *nats.Conn, shards int) *NATS {
-	return &NATS{conn: conn, shards: shards, checking: make(chan struct{}, 1)}
+	return &NATS{conn: conn, shards: shards, now: time.Now, book: revisions.New(conn, 0), checking: make(chan struct{}, 1)}
 }
 
 // Publish implements [Bus]. It returns ErrShards and publishes nothing while the
@@ -167,9 +172,34 @@ func (b *NATS) checked(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("%w: stream %s has %q, the edge %d; set the edge to the stream's number, and give it a new spool directory once the spool is empty",
 			ErrShards, hit.Stream, n, b.shards)
 	}
-	l := &link{nc, reconnects, js}
+	l := &link{nc: nc, reconnects: reconnects, js: js}
 	b.link.Store(l)
 	return l, nil
+}
+
+// documentEvery is how long the bus relies on a document in the log: so documents
+// that an emptied bucket has lost are back within a minute.
+const documentEvery = 45 * time.Second
+
+// Document implements [Bus].
+func (b *NATS) Document(ctx context.Context, id hit.RulesID, text []byte) error {
+	link, err := b.checked(ctx)
+	if err != nil {
+		return err
+	}
+	now := b.now()
+	if at, ok := link.documents.Load(id); ok && now.Sub(at.(time.Time)) < documentEvery {
+		return nil
+	}
+	if text != nil {
+		err = b.book.PutDocument(ctx, text)
+	} else if _, err = b.book.Document(ctx, id); errors.Is(err, revisions.ErrNoDocument) {
+		err = fmt.Errorf("%w: neither the spool nor the log has %s", ErrNoDocument, id)
+	}
+	if err == nil {
+		link.documents.Store(id, now)
+	}
+	return err
 }
 
 // Connected implements [Bus].

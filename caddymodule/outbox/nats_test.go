@@ -17,6 +17,7 @@ import (
 
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/revisions"
 )
 
 const natsShards = 3
@@ -170,7 +171,7 @@ func TestNATSWithoutStream(t *testing.T) {
 	createStream(t, js, natsShards)
 	var body []byte
 	for seq := uint64(1); seq <= 2; seq++ {
-		data, err := hit.Encode(&hit.Batch{Edge: "edge", Shard: 2, Seq: seq, Hits: hitsOf(names("item", 3))})
+		data, err := hit.Encode(&hit.Batch{Edge: "edge", Shard: 2, Seq: seq, Rules: someID, Hits: hitsOf(names("item", 3))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,5 +285,73 @@ func TestNATSApplied(t *testing.T) {
 		if got, err := bus.Applied(ctx, hit.Waiting{Edge: edge}); err == nil {
 			t.Errorf("%s was read as %v", edge, got)
 		}
+	}
+}
+
+// TestNATSDocuments: a document is in the log before the batches that name it, and
+// back within a minute when it was lost.
+func TestNATSDocuments(t *testing.T) {
+	t.Parallel()
+	server := services.StartNATS(t)
+	nc, js := connect(t, server)
+	bus := NewNATS(func() *nats.Conn { return nc }, natsShards)
+	now := time.Now()
+	bus.now = func() time.Time { return now }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := bus.Document(ctx, someID, []byte(someRules)); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("without a log: %v", err)
+	}
+	createStream(t, js, natsShards)
+	if err := bus.Document(ctx, someID, nil); !errors.Is(err, ErrNoDocument) {
+		t.Errorf("a document that nobody has: %v", err)
+	}
+	has := func() string {
+		text, err := revisions.New(func() *nats.Conn { return nc }, 0).Document(ctx, someID)
+		if err != nil && !errors.Is(err, revisions.ErrNoDocument) {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	put := func() {
+		t.Helper()
+		err := bus.Document(ctx, someID, []byte(someRules))
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // the deleted bucket
+			err = bus.Document(ctx, someID, []byte(someRules))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := func() {
+		t.Helper()
+		if err := js.DeleteKeyValue(ctx, hit.RulesBucket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if put(); has() != someRules {
+		t.Errorf("the log has %q", has())
+	}
+	if err := bus.Document(ctx, someID, nil); err != nil {
+		t.Errorf("a document that the log has: %v", err)
+	}
+	empty()
+	if put(); has() != "" {
+		t.Error("the bus asks the log before each message")
+	}
+	now = now.Add(documentEvery)
+	if put(); has() != someRules {
+		t.Errorf("after %s the log has %q", documentEvery, has())
+	}
+	empty()
+	reconnected := nc.StatusChanged(nats.CONNECTED)
+	server.Restart()
+	select {
+	case <-reconnected:
+	case <-ctx.Done():
+		t.Fatal("not connected again")
+	}
+	if put(); has() != someRules {
+		t.Errorf("over another connection the log has %q", has())
 	}
 }

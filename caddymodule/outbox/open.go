@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/datadir"
 )
 
@@ -43,7 +44,7 @@ func openSpool(dir string, shards int, maxBytes int64) (_ *spool, err error) {
 	}
 	s := &spool{
 		dir: dir, shards: shards, max: maxBytes, lock: lock, edge: newEdge(),
-		lanes: map[laneID]*contents{}, segments: map[uint32]*segment{}, sync: (*os.File).Sync, segmentBytes: segmentBytes,
+		lanes: map[laneID]*contents{}, segments: map[uint32]*segment{}, documents: newDocuments(), sync: (*os.File).Sync, segmentBytes: segmentBytes,
 	}
 	defer func() {
 		if err != nil {
@@ -53,6 +54,9 @@ func openSpool(dir string, shards int, maxBytes int64) (_ *spool, err error) {
 	_ = datadir.Tidy(dir) // leftover files do no harm
 	was, err := s.openState()
 	if err != nil {
+		return nil, err
+	}
+	if err := s.readDocuments(); err != nil {
 		return nil, err
 	}
 	found, damaged, err := s.scan()
@@ -127,7 +131,7 @@ func (s *spool) scan() (found map[laneID][]foundFrame, damaged []uint32, err err
 			if f.shard >= s.shards {
 				other = f.shard
 			}
-			found[f.laneID] = append(found[f.laneID], foundFrame{f.seq, place{uint32(number), uint32(offset), uint32(length)}})
+			found[f.laneID] = append(found[f.laneID], foundFrame{f.seq, place{uint32(number), uint32(offset), uint32(length), s.number(hit.RulesOf(f.data))}})
 		})
 		if other >= 0 {
 			return nil, nil, fmt.Errorf("the spool %s has batches of shard %d, and this log has %d shards: %s", s.dir, other, s.shards, otherShards)

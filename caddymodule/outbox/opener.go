@@ -27,7 +27,10 @@ func (o *Outbox) open(tried chan<- struct{}) {
 	for {
 		select {
 		case <-ticker.C:
-			o.inWriter(context.Background(), o.restore)
+			o.inWriter(context.Background(), func() {
+				o.restore()
+				o.deleteDocuments()
+			})
 			o.lookForFiles()
 		case <-o.stop:
 			return
@@ -43,6 +46,14 @@ func (o *Outbox) restore() {
 		signal(o.queue.urgent)
 	} else if restored {
 		o.log.Error("files of the spool were removed while Caddy runs; nothing is lost, and the edge rewrites them", zap.String("dir", o.spool.dir))
+	}
+}
+
+// deleteDocuments deletes documents that no batch can name any more. It runs in the
+// writer.
+func (o *Outbox) deleteDocuments() {
+	if err := o.spool.deleteDocuments(o.registered.current()); err != nil {
+		o.diskFails(err)
 	}
 }
 

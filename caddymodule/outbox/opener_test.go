@@ -198,8 +198,8 @@ func TestIdleSpoolRecovers(t *testing.T) {
 		if f := o.opts.Faults.Active(); len(f) > 0 {
 			t.Errorf("faults %+v", f)
 		}
-		if left, err := os.ReadDir(o.spool.dir); err != nil || len(left) != 4 {
-			t.Errorf("files %v, %v, want the lock, the states and a segment", left, err)
+		if left, err := os.ReadDir(o.spool.dir); err != nil || len(left) != 5 {
+			t.Errorf("files %v, %v, want the lock, the states, a segment and the rules", left, err)
 		}
 		closeNow(t, o)
 	})
@@ -213,9 +213,13 @@ func TestFilesArePrivateAndTidy(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	left := filepath.Join(dir, ".tmp-probe")
-	if err := os.WriteFile(left, nil, 0o600); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, documentDir), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	for _, left := range []string{".tmp-probe", documentDir + "/.tmp-0.json"} {
+		if err := os.WriteFile(filepath.Join(dir, left), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o := open(t, Options{Dir: dir})
 	mustAppend(t, o, "i")
@@ -228,13 +232,16 @@ func TestFilesArePrivateAndTidy(t *testing.T) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory has mode %v, %v", info.Mode(), err)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 6 {
-		t.Errorf("files %v, %v", entries, err)
+	if info, err := os.Stat(filepath.Join(dir, documentDir)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of the rules has mode %v, %v", info.Mode(), err)
 	}
-	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v, %v", e.Name(), info.Mode(), err)
+	files := filesOf(t, dir)
+	if len(files) != 7 {
+		t.Errorf("files %v", files)
+	}
+	for _, path := range files {
+		if info, err := os.Stat(filepath.Join(dir, path)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v, %v", path, info.Mode(), err)
 		}
 	}
 	closeNow(t, o)

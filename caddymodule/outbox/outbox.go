@@ -112,6 +112,8 @@ type Outbox struct {
 	byShard     [][]hit.Hit   // scratch; owned by the writer
 	diskTrouble trouble
 
+	registered registered
+
 	mu      sync.Mutex // guards the fields below and every lane's sender
 	spool   *spool     // nil until it is open, then constant
 	lanes   []*lane    // lanes of all edge ids with batches, and the current id's
@@ -162,6 +164,7 @@ func Open(opts Options) (*Outbox, error) {
 		byShard:    make([][]hit.Hit, opts.Shards),
 		current:    make([]*lane, opts.Shards),
 		progress:   make(chan struct{}, 1),
+		registered: registered{texts: map[hit.RulesID][]byte{}},
 	}
 	o.queue.refuse(fmt.Errorf("%w: it is being opened", ErrUnavailable))
 	tried := make(chan struct{})
@@ -186,16 +189,20 @@ func (o *Outbox) Edge() string {
 
 // Offer accepts a view without blocking. It returns false and drops the view if
 // the queue is full or the outbox closed. Only a crash within the flush interval
-// loses an accepted view. The hit must be valid.
+// loses an accepted view. The hit must be valid, and its Rules registered by
+// Document.
 func (o *Outbox) Offer(h hit.Hit) bool { return o.queue.offer(h) }
 
 // Append returns nil once all hits are on disk: they will be counted. After
-// ErrFull, ErrUnavailable, ErrClosed or an invalid hit, none of them will be. If
-// ctx ends first, they may or may not be.
+// ErrFull, ErrUnavailable, ErrClosed, ErrNoDocument or an invalid hit, none of them
+// will be. If ctx ends first, they may or may not be.
 func (o *Outbox) Append(ctx context.Context, hits ...hit.Hit) error {
 	for i := range hits {
 		if err := hits[i].Valid(); err != nil {
 			return fmt.Errorf("hit %d of %d: %w", i+1, len(hits), err)
+		}
+		if (i == 0 || hits[i].Rules != hits[i-1].Rules) && o.registered.text(hits[i].Rules) == nil {
+			return fmt.Errorf("hit %d of %d: %w: nobody registered %s", i+1, len(hits), ErrNoDocument, hits[i].Rules)
 		}
 	}
 	if len(hits) == 0 {

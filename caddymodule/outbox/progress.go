@@ -114,7 +114,7 @@ func (r *run) behind(publish error) string {
 // returns "" if the log accepts messages.
 func (r *run) refused() string {
 	err := r.publishTrouble.lasting()
-	for _, other := range []error{nil, ErrShards, errNoConnection, errMissing, errUnreadable, errRetired, jetstream.ErrStreamNotFound} {
+	for _, other := range []error{nil, ErrShards, errNoConnection, errMissing, errUnreadable, errRetired, ErrNoDocument, jetstream.ErrStreamNotFound} {
 		if errors.Is(err, other) {
 			return ""
 		}

@@ -37,6 +37,11 @@ type Bus interface {
 	// Publish adds a message with the batches of send to the log. Nil means that
 	// the log acknowledged it; after any error, the log may or may not have it.
 	Publish(ctx context.Context, shard int, edge string, send Send, data []byte) error
+	// Document makes sure that the log has a document of rules, for the batches that
+	// name it. Nil text: the edge lacks it too, and the error is ErrNoDocument unless
+	// the log has it. An implementation remembers for a while what it has made sure
+	// of, until there is another connection.
+	Document(ctx context.Context, id hit.RulesID, text []byte) error
 	// Applied returns the highest applied batch sequence of an edge, by shard. It
 	// omits shards without any. The aggregator remembers what the edge waits for.
 	Applied(ctx context.Context, waiting hit.Waiting) (map[int]uint64, error)
@@ -61,6 +66,8 @@ type run struct {
 	// connected is the last time with a connection, or the beginning of the run;
 	// owned by watch.
 	connected time.Time
+	// documentError was logged last; empty while all is well. Owned by watch.
+	documentError string
 }
 
 // Run publishes the content of the spool and all additions until ctx ends or the
@@ -195,6 +202,13 @@ func (r *run) send(l *lane, send *Send) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(r.ctx, publishTimeout)
+	defer cancel()
+	for _, d := range r.o.spool.named(l.laneID, send.Seq, last) {
+		if err := r.bus.Document(ctx, d.id, d.text); err != nil {
+			return err
+		}
+	}
 	r.o.mu.Lock()
 	ok := l.sender.Take(last)
 	r.o.mu.Unlock()
@@ -202,8 +216,6 @@ func (r *run) send(l *lane, send *Send) error {
 		return errRetired
 	}
 	send.Last = last
-	ctx, cancel := context.WithTimeout(r.ctx, publishTimeout)
-	defer cancel()
 	return r.bus.Publish(ctx, l.shard, l.edge, *send, data)
 }
 
@@ -216,10 +228,32 @@ func (r *run) sleep(d time.Duration) {
 	}
 }
 
-// watch learns the applied positions, trims the spool behind them, and raises
-// faults. It asks for positions only while the spool has batches.
+// documents makes sure that the log has all documents of the spool, because
+// batches in the log name them too.
+func (r *run) documents() {
+	if r.bus.Connected() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, appliedTimeout)
+	defer cancel()
+	for _, d := range r.o.spool.held() {
+		if err := r.bus.Document(ctx, d.id, d.text); err != nil {
+			if r.ctx.Err() == nil && err.Error() != r.documentError {
+				r.documentError = err.Error()
+				r.o.log.Warn("the log may lack a document of rules; the edge keeps trying to put it there", zap.Stringer("document", d.id), zap.Error(err))
+			}
+			return
+		}
+	}
+	r.documentError = ""
+}
+
+// watch learns the applied positions, trims the spool behind them, keeps its
+// documents in the log, and raises faults. It asks for positions only while the
+// spool has batches.
 func (r *run) watch() {
 	for r.ctx.Err() == nil {
+		r.documents()
 		unapplied, kept := r.o.load()
 		if unapplied > 0 {
 			r.sleep(jitter(pollWaiting))
@@ -257,9 +291,9 @@ func (o *Outbox) load() (unapplied, kept uint64) {
 // poll asks for the applied positions of every edge id in the spool, and reports
 // whether it received them.
 func (r *run) poll() bool {
-	refused := r.refused()
+	refused, rules := r.refused(), r.o.registered.current()
 	for edge, b := range r.o.backlogs() {
-		waiting := hit.Waiting{Edge: edge, Batches: b.batches, OldestMillis: b.oldest.Milliseconds(), Refused: refused}
+		waiting := hit.Waiting{Edge: edge, Batches: b.batches, Rules: rules, OldestMillis: b.oldest.Milliseconds(), Refused: refused}
 		ctx, cancel := context.WithTimeout(r.ctx, appliedTimeout)
 		applied, err := r.bus.Applied(ctx, waiting)
 		cancel()

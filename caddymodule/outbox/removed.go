@@ -67,6 +67,10 @@ func (s *spool) restore() (restored bool, err error) {
 		_ = s.lock.Close() // invisible to other processes
 		s.lock = lock
 	}
+	documents, err := s.restoreDocuments()
+	if restored = restored || documents; err != nil {
+		return restored, err
+	}
 	for i, old := range s.state {
 		info, err := old.Stat()
 		if err == nil && !removed(info, stateFile(s.dir, i)) {

@@ -23,6 +23,7 @@ func TestRemovedWhileInUse(t *testing.T) {
 			}
 			return err
 		},
+		"its documents": func(dir string) error { return os.RemoveAll(filepath.Join(dir, documentDir)) },
 		"its state and lock": func(dir string) error {
 			for _, path := range []string{"state.0", "state.1", "lock"} {
 				if err := os.Remove(filepath.Join(dir, path)); err != nil {
@@ -57,6 +58,9 @@ func TestRemovedWhileInUse(t *testing.T) {
 					// A copy has the files that a process killed now would leave behind.
 					bus := newFakeBus()
 					second := open(t, Options{Dir: copyDir(t, dir)})
+					if missing := second.spool.missingDocuments(); len(missing) > 0 {
+						t.Errorf("missing: %+v", missing)
+					}
 					stop := start(t, second, bus)
 					time.Sleep(time.Minute)
 					bus.wantCounted(t, items...)

@@ -132,7 +132,7 @@ func (s *spool) evacuate(number uint32) error {
 			}
 			var length int
 			buf, length = appendFrame(buf, &f)
-			frames = append(frames, entry{id, seq, length})
+			frames = append(frames, entry{id, seq, length, at.document})
 			if len(buf) >= int(s.segmentBytes/4) {
 				if err := flush(); err != nil {
 					return err

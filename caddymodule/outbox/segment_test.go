@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hotboard/hotboard/hit"
 )
 
 // TestOneLaneStandsStill: what one shard cannot get rid of does not keep the batches of
@@ -34,7 +36,7 @@ func TestOneLaneStandsStill(t *testing.T) {
 	}
 	stuck, moving := laneID{s.edge, 0}, laneID{s.edge, 1}
 	for range 400 {
-		small, large := &batch{shard: 0, hits: hitsOf(names("stuck", 1))}, &batch{shard: 1, hits: hitsOf(names("moves", 200))}
+		small, large := &batch{shard: 0, rules: someID, hits: hitsOf(names("stuck", 1))}, &batch{shard: 1, rules: someID, hits: hitsOf(names("moves", 200))}
 		if err := s.write([]*batch{small, large}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -49,6 +51,9 @@ func TestOneLaneStandsStill(t *testing.T) {
 		t.Helper()
 		if s.damage != (damage{}) || s.count(stuck) != 400 || s.count(moving) != 0 || s.batches.Load() != 400 {
 			t.Errorf("%d batches of the one, %d of the other, %d in all, damage %+v", s.count(stuck), s.count(moving), s.batches.Load(), s.damage)
+		}
+		if n := s.documents.all[s.number(someID)].live; n != 400 {
+			t.Errorf("%d batches are known to name the document", n)
 		}
 		for seq := range uint64(400) {
 			if _, err := s.read(stuck, seq+1); err != nil {
@@ -75,18 +80,16 @@ func TestOneLaneStandsStill(t *testing.T) {
 	}
 }
 
-// contentsOf returns the files of a directory.
+// contentsOf returns the files below a directory, by their paths in it.
 func contentsOf(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := map[string][]byte{}
-	for _, e := range entries {
-		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+	for _, path := range filesOf(t, dir) {
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil {
 			t.Fatal(err)
 		}
+		files[path] = data
 	}
 	return files
 }
@@ -94,7 +97,8 @@ func contentsOf(t *testing.T, dir string) map[string][]byte {
 // TestCrashAnywhere takes copies of the directory whenever the spool waits for the
 // disk: as a process that is killed leaves it, as a power cut does, which undoes what
 // was not synced, and as one that tears the file that was just being written. In every
-// copy is what was acknowledged and not trimmed, once, and nothing seems to be damaged.
+// copy is what was acknowledged and not trimmed, once, with the documents that it
+// names, and nothing seems to be damaged.
 func TestCrashAnywhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -119,16 +123,26 @@ func TestCrashAnywhere(t *testing.T) {
 				}
 			}
 		}
-		if err := os.WriteFile(filepath.Join(torn, filepath.Base(f.Name())), []byte("torn"), 0o600); err != nil {
+		name, err := filepath.Rel(dir, f.Name())
+		if err != nil {
 			t.Fatal(err)
 		}
+		if err := os.WriteFile(filepath.Join(torn, name), []byte("torn"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		temp := strings.Contains(name, ".tmp-")
 		for _, crashed := range []string{killed, cut, torn} {
-			if crashed == torn && !strings.HasPrefix(filepath.Base(f.Name()), "state") {
+			if crashed == torn && !temp && !strings.HasPrefix(name, "state") {
 				continue // of a segment only the end is torn: see TestTornWrite
 			}
 			moments = append(moments, moment{crashed, maps.Clone(items)})
 		}
-		defer func() { synced[filepath.Base(f.Name())] = contentsOf(t, dir)[filepath.Base(f.Name())] }()
+		defer func() {
+			synced[name] = contentsOf(t, dir)[name]
+			if temp { // it gets this name next
+				synced[strings.Replace(name, ".tmp-", "", 1)] = synced[name]
+			}
+		}()
 		return f.Sync()
 	}
 	id := func(shard int) laneID { return laneID{s.edge, shard} }
@@ -136,10 +150,18 @@ func TestCrashAnywhere(t *testing.T) {
 	write := func() {
 		n++
 		names := []string{fmt.Sprint("a", n), fmt.Sprint("b", n)}
+		doc := []byte(pastRules(n / 7))
+		if n > 65 { // several documents in one segment
+			doc = []byte(pastRules(n))
+		}
+		rules := hit.RulesIDOf(doc)
+		if err := s.keepDocument(rules, doc); err != nil {
+			t.Fatal(err)
+		}
 		var batches []*batch
 		for shard, name := range names {
 			items[name] = false
-			batches = append(batches, &batch{shard: shard, hits: hitsOf([]string{name})})
+			batches = append(batches, &batch{shard: shard, rules: rules, hits: hitsOf([]string{name})})
 		}
 		if err := s.write(batches, time.Now()); err != nil {
 			t.Fatal(err)
@@ -150,13 +172,16 @@ func TestCrashAnywhere(t *testing.T) {
 	}
 	trim := func(shard int, low uint64) {
 		for seq := s.lanes[id(shard)].low; seq < low; seq++ {
-			hits, err := s.hits(id(shard), seq)
+			b, err := s.batch(id(shard), seq)
 			if err != nil {
 				t.Fatal(err)
 			}
-			items[hits[0].Item] = false // it is there until its segment goes
+			items[b.hits[0].Item] = false // it is there until its segment goes
 		}
 		if err := s.trim(map[laneID]uint64{id(shard): low}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.deleteDocuments(hit.RulesID{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,7 +200,11 @@ func TestCrashAnywhere(t *testing.T) {
 	if _, err := s.renew([]uint64{60, 63}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	write()
+	for range 10 {
+		write()
+		trim(0, s.lanes[id(0)].end()-1)
+		trim(1, s.lanes[id(1)].end()-1)
+	}
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,11 +220,16 @@ func TestCrashAnywhere(t *testing.T) {
 		found := map[string]int{}
 		for id, c := range s.lanes {
 			for seq := c.low; seq < c.end(); seq++ {
-				hits, err := s.hits(id, seq)
+				b, err := s.batch(id, seq)
 				if err != nil {
 					t.Fatal(err)
 				}
-				found[hits[0].Item]++
+				found[b.hits[0].Item]++
+			}
+		}
+		for _, d := range s.documents.all {
+			if d.text == nil && d.live > 0 && !d.id.IsZero() {
+				t.Errorf("moment %d of %d: %d batches name the document %s, which is missing", i, len(moments), d.live, d.id.Short())
 			}
 		}
 		for item, acknowledged := range m.present {

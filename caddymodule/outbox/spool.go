@@ -35,6 +35,7 @@ var (
 //	lock           locked by the process that has the spool
 //	state.0        what the segments hold, see [state]
 //	state.1        the same before or after
+//	rules/         the documents of rules that batches name, as <id>.json
 //	00000001.hits  a segment of frames, see [frame]
 //	00000002.hits  the next, …
 //
@@ -63,9 +64,10 @@ type spool struct {
 	damage     damage   // found on opening
 	unreadable uint64   // batches that became unreadable since
 
-	mu       sync.RWMutex // guards the fields below; the writer may read without
-	lanes    map[laneID]*contents
-	segments map[uint32]*segment
+	mu        sync.RWMutex // guards the fields below; the writer may read without
+	lanes     map[laneID]*contents
+	segments  map[uint32]*segment
+	documents documents
 
 	bytes, batches atomic.Int64 // of the held batches
 
@@ -83,25 +85,30 @@ type contents struct {
 // end is the sequence after the last one.
 func (c *contents) end() uint64 { return c.low + uint64(len(c.places)) }
 
-// place is the position of a frame.
-type place struct{ segment, offset, length uint32 }
+// place is the position of a frame, and the number of the document that its batch
+// names.
+type place struct{ segment, offset, length, document uint32 }
 
-// batch holds hits of one shard on their way to the disk. write sets seq.
+// batch holds hits of one shard, accepted under the same rules, on their way to
+// the disk. write sets seq.
 type batch struct {
 	shard int
+	rules hit.RulesID
 	hits  []hit.Hit
 	seq   uint64
 }
 
 // entry is a frame in a buffer that is about to be written.
 type entry struct {
-	id     laneID
-	seq    uint64
-	length int
+	id       laneID
+	seq      uint64
+	length   int
+	document uint32
 }
 
 // write stores batches of the current edge id atomically, and returns when they
-// are on disk. After an error none is stored.
+// are on disk. The documents that they name must be there already. After an error
+// none is stored.
 func (s *spool) write(batches []*batch, now time.Time) error {
 	if s.unsynced {
 		if err := s.saveState(true); err != nil {
@@ -142,13 +149,13 @@ func (s *spool) encode(buf []byte, edge string, batches []*batch, now time.Time)
 		}
 		b.seq = ends[b.shard]
 		ends[b.shard]++
-		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: b.shard, Seq: b.seq, Hits: b.hits})
+		data, err := hit.Encode(&hit.Batch{Edge: edge, Shard: b.shard, Seq: b.seq, Rules: b.rules, Hits: b.hits})
 		if err != nil {
 			return buf, nil, errors.Join(errEncode, err)
 		}
 		var length int
 		buf, length = appendFrame(buf, &frame{laneID: id, seq: b.seq, at: now, data: data})
-		frames = append(frames, entry{id, b.seq, length})
+		frames = append(frames, entry{id, b.seq, length, s.number(b.rules)})
 	}
 	return buf, frames, nil
 }
@@ -177,7 +184,7 @@ func (s *spool) store(buf []byte, frames []entry) error {
 	number := s.next - 1
 	offset := a.size
 	for _, f := range frames {
-		s.put(f.id, f.seq, place{number, uint32(offset), uint32(f.length)})
+		s.put(f.id, f.seq, place{number, uint32(offset), uint32(f.length), f.document})
 		offset += int64(f.length)
 	}
 	a.size = offset
@@ -192,6 +199,7 @@ func (s *spool) put(id laneID, seq uint64, at place) {
 		s.lanes[id] = c
 	}
 	s.segments[at.segment].live++
+	s.documents.all[at.document].live++
 	s.bytes.Add(int64(at.length))
 	if seq == c.end() {
 		c.places = append(c.places, at)
@@ -211,6 +219,7 @@ func (s *spool) forget(at place) {
 	s.batches.Add(-1)
 	s.bytes.Add(-int64(at.length))
 	s.segments[at.segment].live--
+	s.documents.all[at.document].live--
 }
 
 // forgetLanes marks all frames of an edge id as no longer needed.
@@ -376,7 +385,7 @@ func appendEmpty(buf []byte, frames []entry, id laneID, seq uint64) ([]byte, []e
 		return buf, frames, err
 	}
 	buf, length := appendFrame(buf, &frame{laneID: id, seq: seq, at: time.Now(), data: data})
-	return buf, append(frames, entry{id, seq, length}), nil
+	return buf, append(frames, entry{id: id, seq: seq, length: length}), nil
 }
 
 // close saves the state and releases the directory.

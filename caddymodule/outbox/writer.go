@@ -120,19 +120,33 @@ func (o *Outbox) store(batches []*batch) error {
 			return err
 		}
 	}
+	for i, b := range batches {
+		if b.rules.IsZero() || i > 0 && b.rules == batches[i-1].rules {
+			continue
+		}
+		if err := o.spool.keepDocument(b.rules, o.registered.text(b.rules)); err != nil {
+			return err
+		}
+	}
 	return o.spool.write(batches, time.Now())
 }
 
-// pack sorts hits into batches. It omits invalid views: the aggregator would
-// reject the whole batch because of one of them.
+// pack sorts hits into batches, and begins a new one where the rules change. It
+// omits invalid views: the aggregator would reject the whole batch because of one
+// of them.
 func (o *Outbox) pack(views, appended []hit.Hit) []*batch {
 	rejected := 0
+	var last hit.RulesID
+	known := false
 	for i := range o.byShard {
 		clear(o.byShard[i])
 		o.byShard[i] = o.byShard[i][:0]
 	}
 	for i := range views {
-		if views[i].Valid() != nil {
+		if rules := views[i].Rules; i == 0 || rules != last {
+			last, known = rules, o.registered.text(rules) != nil
+		}
+		if !known || views[i].Valid() != nil {
 			rejected++
 			continue
 		}
@@ -148,8 +162,11 @@ func (o *Outbox) pack(views, appended []hit.Hit) []*batch {
 	var batches []*batch
 	for shard, hits := range o.byShard {
 		for len(hits) > 0 {
-			n := min(len(hits), hit.MaxHits)
-			batches = append(batches, &batch{shard: shard, hits: hits[:n]})
+			n := 1
+			for n < min(len(hits), hit.MaxHits) && hits[n].Rules == hits[0].Rules {
+				n++
+			}
+			batches = append(batches, &batch{shard: shard, rules: hits[0].Rules, hits: hits[:n]})
 			hits = hits[n:]
 		}
 	}

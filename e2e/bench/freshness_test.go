@@ -56,6 +56,7 @@ func TestFreshness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules := box.Document([]byte("{}"))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = box.Run(ctx, outbox.NewNATS(func() *nats.Conn { return nc }, 16)) })
@@ -70,7 +71,7 @@ func TestFreshness(t *testing.T) {
 		latency  []time.Duration
 	)
 	sent := 0
-	wg.Go(func() { sent = load(t, ctx, box, rate) })
+	wg.Go(func() { sent = load(t, ctx, box, rules, rate) })
 	wg.Go(func() {
 		tick := time.NewTicker(probes)
 		defer tick.Stop()
@@ -80,7 +81,7 @@ func TestFreshness(t *testing.T) {
 				return
 			case <-tick.C:
 			}
-			h := hit.Hit{Kind: hit.View, List: "probes", Item: "probe", Visitor: n, Time: time.Now().UnixMilli()}
+			h := hit.Hit{Kind: hit.View, List: "probes", Item: "probe", Visitor: n, Time: time.Now().UnixMilli(), Rules: rules}
 			mu.Lock() // a probe must be recorded before anyone can see it
 			if err := box.Append(ctx, h); err == nil {
 				accepted = append(accepted, time.Now())
@@ -114,7 +115,7 @@ func TestFreshness(t *testing.T) {
 
 // load offers hits at a steady rate, like page views, and returns how many the edge
 // took.
-func load(t *testing.T, ctx context.Context, box *outbox.Outbox, rate int) (sent int) {
+func load(t *testing.T, ctx context.Context, box *outbox.Outbox, rules hit.RulesID, rate int) (sent int) {
 	hits := traffic(rate*4, time.Now())
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -127,7 +128,7 @@ func load(t *testing.T, ctx context.Context, box *outbox.Outbox, rate int) (sent
 		}
 		for due := int(time.Since(begin).Seconds() * float64(rate)); tried < due; tried++ {
 			h := hits[tried%len(hits)]
-			h.Time, h.Visitor = time.Now().UnixMilli(), h.Visitor+uint64(tried)
+			h.Time, h.Visitor, h.Rules = time.Now().UnixMilli(), h.Visitor+uint64(tried), rules
 			if box.Offer(h) {
 				sent++
 			}
