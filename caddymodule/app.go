@@ -40,6 +40,10 @@ func init() {
 // App is the shared configuration of all sites of a Caddy server: the rules, and
 // the broker for their hits. The handler `hotboard` in a site's routes does the
 // counting.
+//
+// With a NATS server and without rules, the app follows: it takes the rules of
+// the installation from there, and their changes without a reload. Only the file
+// of bots may stand beside, because it belongs to the machine.
 type App struct {
 	// The rules.
 	ruleset.Config
@@ -58,11 +62,16 @@ type App struct {
 	// less than 150 MB, allocated on demand. Default: 1000000.
 	LimitKeys int `json:"limit_keys,omitempty"`
 
-	broker     Broker
+	broker   Broker
+	own      *ruleset.Rules // nil: the app follows
+	named    []string       // lists that directives name
+	botsFile *botsfile.File // nil if there is none
+	watching context.CancelFunc
+	watcher  sync.WaitGroup
+
 	generation atomic.Pointer[generation]
-	botsFile   *botsfile.File // nil if there is none
-	watching   context.CancelFunc
-	watcher    sync.WaitGroup
+	turn       sync.Mutex // held to replace the generation
+	ended      bool       // no generation follows
 
 	// rt is the runtime of this configuration: nil before the start, or if
 	// acquiring it failed.
@@ -97,7 +106,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 		a.botsFile = file
 	}
-	a.generation.Store(newGeneration(rules, a.botsFile))
+	a.own = rules
 	switch {
 	case a.LimitKeys == 0:
 		a.LimitKeys = defaultLimitKeys
@@ -128,8 +137,20 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("loading the broker: %w", err)
 	}
 	a.broker = mod.(Broker)
+	if len(rules.Lists) == 0 {
+		if rules.ID() != noRules.ID() {
+			return errors.New("the rules have no lists: add one, or remove limits and bots too (except bots.file) to follow the rules of the installation")
+		}
+		if mod.(caddy.Module).CaddyModule().ID != embeddedBroker {
+			a.own, rules = nil, noRules
+		}
+	}
+	a.generation.Store(newGeneration(rules, a.botsFile))
 	return register(ctx.GetMetricsRegistry())
 }
+
+// noRules count nothing.
+var noRules, _ = ruleset.Compile(ruleset.Config{})
 
 // Start opens the spool and connects to the broker. A problem with Dir does not
 // make it fail: Caddy serves the site, and counting resumes when possible.
@@ -138,7 +159,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: a.generation.Load().rules})
+	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: a.own})
 	if err != nil {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
@@ -173,10 +194,42 @@ func (a *App) acquire() (*runtime, error) {
 		return nil, err
 	}
 	g := a.generation.Load()
-	rt.outbox.Document(g.rules.Document())
-	g.bind(rt.limits)
+	if latest := rt.rules.latest.Load(); a.own == nil && latest != nil {
+		g = newGeneration(latest, a.botsFile)
+	}
+	g.bind(rt)
+	a.generation.Store(g)
 	a.rt.Store(rt)
 	return rt, nil
+}
+
+// enforce makes rules those of the following requests. Counts of limits go on as
+// after a reload.
+func (a *App) enforce(rt *runtime, rules *ruleset.Rules) {
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	old := a.generation.Load()
+	if a.ended || old.rules.ID() == rules.ID() {
+		return
+	}
+	g := newGeneration(rules, a.botsFile)
+	g.bind(rt)
+	a.generation.Store(g)
+	old.limits.Release()
+}
+
+// missingLists returns the lists that directives name and the followed rules lack.
+func (a *App) missingLists() (missing []string) {
+	rules := a.generation.Load().rules
+	if len(rules.Lists) == 0 {
+		return nil // that is another fault
+	}
+	for _, name := range a.named {
+		if rules.List(name) == nil {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // Stop does nothing: requests may still be under way. Cleanup releases.
@@ -199,7 +252,10 @@ func (a *App) Cleanup() error {
 		// while the connection still exists.
 		errs = append(errs, releaseRuntime(a.Dir))
 		rt.leave(a)
+		a.turn.Lock()
+		a.ended = true
 		a.generation.Load().limits.Release()
+		a.turn.Unlock()
 	}
 	if a.broker != nil {
 		errs = append(errs, a.broker.Close())

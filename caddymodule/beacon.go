@@ -33,6 +33,9 @@ func (h *instance) serveViews(w http.ResponseWriter, r *http.Request) *problem {
 	if p != nil {
 		return p
 	}
+	if len(h.lists) == 0 {
+		return viewsUnavailable() // until the edge knows the rules
+	}
 	c := h.clientOf(r)
 	reports, p := h.readBeacons(r, &c, beacons)
 	if p != nil {

@@ -272,7 +272,7 @@ func TestFullSpool(t *testing.T) {
 	}
 	e.app.rt.Store(&runtime{shards: 1, secrets: rt.secrets, outbox: small, limits: rt.limits, pending: rt.pending, samples: rt.samples, visitors: rt.visitors})
 	defer e.app.rt.Store(rt)
-	rules := small.Document(e.app.generation.Load().rules.Document())
+	rules := small.Document(e.rules().Document())
 	if err := small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1, Rules: rules}); err != nil {
 		if !errors.Is(err, outbox.ErrFull) {
 			t.Fatal(err)

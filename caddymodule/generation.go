@@ -37,7 +37,9 @@ func newGeneration(rules *ruleset.Rules, file *botsfile.File) *generation {
 	return g
 }
 
-// bind makes the limits count in l. Release them when the generation ends.
-func (g *generation) bind(l *limit.Limiter) {
-	g.limits = l.Bind(g.rules.Limits, g.rules.Lists)
+// bind makes the generation ready for hits: the limits count in the runtime, and
+// its outbox has the document. Release the limits when the generation ends.
+func (g *generation) bind(rt *runtime) {
+	g.limits = rt.limits.Bind(g.rules.Limits, g.rules.Lists)
+	rt.register(g.rules)
 }

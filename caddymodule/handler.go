@@ -103,13 +103,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.app = app.(*App)
-	rules := h.app.generation.Load().rules
-	if len(rules.Lists) == 0 {
+	switch rules := h.app.own; {
+	case rules == nil:
+		h.app.named = append(h.app.named, h.Lists...)
+	case len(rules.Lists) == 0:
 		return errors.New("no lists: add one to the app hotboard (in a Caddyfile: the global option hotboard)")
-	}
-	for _, name := range h.Lists {
-		if rules.List(name) == nil {
-			return fmt.Errorf("lists: unknown list %q", name)
+	default:
+		for _, name := range h.Lists {
+			if rules.List(name) == nil {
+				return fmt.Errorf("lists: unknown list %q", name)
+			}
 		}
 	}
 	h.script = script.New(h.HonorOptOut)
@@ -135,6 +138,9 @@ type instance struct {
 
 // current returns the instance with the rules in force.
 func (h *Handler) current() *instance {
+	if h.app.own == nil && h.app.rt.Load() == nil {
+		h.app.acquire() // has the rules followed last; an error has other witnesses
+	}
 	g := h.app.generation.Load()
 	if in := h.latest.Load(); in != nil && in.generation == g {
 		return in

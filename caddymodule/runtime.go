@@ -53,6 +53,7 @@ type runtime struct {
 	conns    succession.Of[*nats.Conn]
 	outcomes *outcomes.Outcomes
 	apps     succession.Of[*App]
+	rules    *installation
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -82,7 +83,7 @@ func (rt *runtime) enter(a *App, conn *nats.Conn) {
 	rt.outcomes.Follow(conn)
 	rt.apps.Enter(a, a)
 	rt.limits.SetMaxKeys(a.LimitKeys)
-	rt.secrets.Check()
+	rt.rules.settle()
 }
 
 // leave removes them, so that those of the previous configuration, if it still
@@ -95,6 +96,7 @@ func (rt *runtime) leave(a *App) {
 	if last, ok := rt.apps.Current(); ok {
 		rt.limits.SetMaxKeys(last.LimitKeys)
 	}
+	rt.rules.settle()
 }
 
 // generation returns the rules in force, or nil if there is no configuration.
@@ -105,12 +107,19 @@ func (rt *runtime) generation() *generation {
 	return nil
 }
 
-// rules returns the rules in force, or nil if there is no configuration.
-func (rt *runtime) rules() *ruleset.Rules {
+// inForce returns the rules in force, or nil if there is no configuration.
+func (rt *runtime) inForce() *ruleset.Rules {
 	if g := rt.generation(); g != nil {
 		return g.rules
 	}
 	return nil
+}
+
+// register makes rules those that the outbox accepts hits under.
+func (rt *runtime) register(rules *ruleset.Rules) {
+	if len(rules.Lists) > 0 {
+		rt.outbox.Document(rules.Document())
+	}
 }
 
 // learn passes an aggregator's count to the limits in force.
@@ -130,9 +139,14 @@ func releaseRuntime(dir string) error {
 func newFaults(logger *zap.Logger) *faults.Registry {
 	log := slog.New(slog.DiscardHandler)
 	if logger != nil {
-		log = slog.New(zapslog.NewHandler(logger.Core(), zapslog.WithName(logger.Name()), zapslog.AddStacktraceAt(slog.LevelError+1)))
+		log = slogOf(logger)
 	}
 	return faults.New(log, "hotboard_edge", faults.Edge)
+}
+
+// slogOf returns a logger that writes to another one, without stack traces.
+func slogOf(logger *zap.Logger) *slog.Logger {
+	return slog.New(zapslog.NewHandler(logger.Core(), zapslog.WithName(logger.Name()), zapslog.AddStacktraceAt(slog.LevelError+1)))
 }
 
 func openRuntime(dir string, shards int) (*runtime, error) {
@@ -143,7 +157,7 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 	if err := datadir.Tidy(dir); err != nil {
 		currentlog.Logger("hotboard").Warn("cannot remove files left by a crash; they do no harm", zap.Error(err))
 	}
-	rt.secrets = secrets.Open(filepath.Join(dir, "salts.json"), rt.rules, rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
+	rt.secrets = secrets.Open(filepath.Join(dir, "salts.json"), rt.inForce, rt.conns.Current, rt.faults, currentlog.Logger("hotboard.secrets"))
 	var err error
 	rt.outbox, err = outbox.Open(outbox.Options{Dir: filepath.Join(dir, "spool"), Shards: shards, Faults: rt.faults, Logger: currentlog.Logger("hotboard.outbox")})
 	if err != nil {
@@ -154,12 +168,14 @@ func openRuntime(dir string, shards int) (*runtime, error) {
 
 	ctx, stop := context.WithCancel(context.Background())
 	rt.stop = stop
+	rt.rules = openInstallation(ctx, rt, dir)
 	bus := outbox.NewNATS(func() *nats.Conn {
 		nc, _ := rt.conns.Current() // nil before a configuration has connected
 		return nc
 	}, shards)
 	rt.done.Go(func() { rt.outbox.Run(ctx, bus) })
 	rt.done.Go(func() { rt.secrets.Run(ctx) })
+	rt.done.Go(rt.rules.run)
 	return rt, nil
 }
 

@@ -43,6 +43,9 @@ func (h *instance) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	if p != nil {
 		return p
 	}
+	if len(h.lists) == 0 {
+		return votesUnavailable() // until the edge knows the rules
+	}
 	ballots, p := h.ballotsOf(r, votes)
 	if p != nil {
 		return p
@@ -55,7 +58,7 @@ func (h *instance) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	rt, err := h.app.acquire()
 	if err != nil || !h.prepareHits(rt, ballots, now) {
 		h.concludeVotes(r, ballots, ruleset.Unavailable)
-		return unavailable(secretsRetryAfter, string(ruleset.Unavailable), "Votes cannot be taken now. Send this again later.")
+		return votesUnavailable()
 	}
 
 	hits := h.take(ballots, now)
@@ -81,6 +84,10 @@ func (h *instance) serveVotes(w http.ResponseWriter, r *http.Request) *problem {
 	h.conclusions(r, ballots, hits, known, now)
 	h.answerVotes(w, ballots, batch)
 	return nil
+}
+
+func votesUnavailable() *problem {
+	return unavailable(secretsRetryAfter, string(ruleset.Unavailable), "Votes cannot be taken now. Send this again later.")
 }
 
 // voterRefusals are reasons to refuse votes regardless of the poll.

@@ -147,7 +147,7 @@ func TestVotesOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer small.Close(t.Context())
-	rules := small.Document(e.app.generation.Load().rules.Document())
+	rules := small.Document(e.rules().Document())
 	small.Append(t.Context(), hit.Hit{Kind: hit.View, List: "full", Item: "x", Time: 1, Rules: rules}) // is the byte
 	full := &runtime{shards: 1, secrets: rt.secrets, limits: rt.limits, samples: rt.samples, visitors: rt.visitors, outcomes: rt.outcomes, outbox: small}
 	before := counted("wishes", ruleset.DroppedQueueFull)

@@ -58,11 +58,12 @@ const (
 	Doubtful       Kind = "doubtful_batches" // a file holds batches that may or may not be counted
 	SecretsFailing Kind = "secrets_failing"  // secrets cannot be read or written
 	BotsFile       Kind = "bots_file"        // the file of bots has a mistake
+	ListUnknown    Kind = "list_unknown"     // a directive names a list that the followed rules lack
 )
 
 // Edge lists the kinds of an edge.
 var Edge = []Kind{
-	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile, RulesDiffer, RulesUnknown,
+	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile, ListUnknown, RulesDiffer, RulesUnknown,
 }
 
 // WithoutFollowers leaves out of the faults of a whole process those that follow

@@ -39,6 +39,17 @@ func (s *Of[T]) Leave(owner any) {
 	}
 }
 
+// Only returns the value of the only owner, or false if there is none or several.
+func (s *Of[T]) Only() (T, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.entries) == 1 {
+		return s.entries[0].value, true
+	}
+	var none T
+	return none, false
+}
+
 // Current returns the value in force, or false if there is none.
 func (s *Of[T]) Current() (T, bool) {
 	s.mu.Lock()
