@@ -24,6 +24,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // command runs a command and returns its exit status and output.
@@ -147,7 +148,7 @@ func views(t *testing.T, h http.Handler) int64 {
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
-	return s.Periods[ruleset.All].Views
+	return s.Periods[calendar.All].Views
 }
 
 func TestImportIntoADataDirectory(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/visitors"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // secretsRetryAfter is the advised delay, in seconds, for a vote that arrives
@@ -128,7 +129,7 @@ func (h *instance) prepareHits(rt *runtime, ballots []ballot, now time.Time) boo
 			b.hit.Visitor = b.client.who.Pseudonym(rt.secrets.OfDay(now))
 			continue
 		}
-		key := rt.secrets.Shared(ruleset.PerCampaign, time.Time{})
+		key := rt.secrets.Shared(calendar.All, time.Time{})
 		if key == nil {
 			return false
 		}
@@ -211,7 +212,7 @@ func (h *instance) retryAfter(list *ruleset.List, name string, now time.Time) in
 		if w.IsRate() {
 			continue
 		}
-		if _, end := w.Bounds(now, list.Location()); !end.IsZero() {
+		if _, end := w.Period().Bounds(now, list.Location()); !end.IsZero() {
 			if s := seconds(end.Sub(now)); first == 0 || s < first {
 				first = s
 			}

@@ -57,7 +57,7 @@ func (c *voteCounter) count(h hit.Hit) {
 	at := func(q hit.Quota) (key string, start int64, max int64) {
 		l := c.rules.Limit(q.Rule)
 		w := l.Window(q.Window)
-		from, _ := w.Bounds(time.UnixMilli(h.Time), list.Location())
+		from, _ := w.Period().Bounds(time.UnixMilli(h.Time), list.Location())
 		if !from.IsZero() {
 			start = from.Unix()
 		}

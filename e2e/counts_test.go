@@ -17,7 +17,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/stack"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // patience bounds every wait; only failures take that long.
@@ -87,7 +87,7 @@ func boardCounts(url string) (map[string]int, error) {
 	if err := getJSON(url+"/api/stats/"+stack.List, &stats); err != nil {
 		return nil, err
 	}
-	if all := stats.Periods[ruleset.All]; all == nil || all.Duplicates != 0 {
+	if all := stats.Periods[calendar.All]; all == nil || all.Duplicates != 0 {
 		return nil, fmt.Errorf("some hits were applied twice: %+v", all)
 	}
 	counts := map[string]int{}

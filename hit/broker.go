@@ -78,16 +78,14 @@ type Bucket struct {
 	TTL time.Duration
 }
 
-// The buckets, by the length of their secrets' periods.
-var (
-	DayBucket     = Bucket{"HOTBOARD_SALTS", 3 * 24 * time.Hour}
-	WeekBucket    = Bucket{"HOTBOARD_SECRETS_WEEK", 16 * 24 * time.Hour}
-	MonthBucket   = Bucket{"HOTBOARD_SECRETS_MONTH", 64 * 24 * time.Hour}
-	LastingBucket = Bucket{"HOTBOARD_SECRETS_LASTING", 0}
-)
-
-// Buckets returns all buckets.
-func Buckets() []Bucket { return []Bucket{DayBucket, WeekBucket, MonthBucket, LastingBucket} }
+// Buckets holds the buckets by the name of their secrets' period: calendar.Day,
+// calendar.Week, calendar.Month or calendar.All.
+var Buckets = map[string]Bucket{
+	"day":   {"HOTBOARD_SALTS", 3 * 24 * time.Hour},
+	"week":  {"HOTBOARD_SECRETS_WEEK", 16 * 24 * time.Hour},
+	"month": {"HOTBOARD_SECRETS_MONTH", 64 * 24 * time.Hour},
+	"all":   {"HOTBOARD_SECRETS_LASTING", 0},
+}
 
 const (
 	// BucketDescription and BucketBytes are the same for all buckets.

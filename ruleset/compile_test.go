@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotboard/hotboard/ruleset/calendar"
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
@@ -23,8 +24,8 @@ func TestDefaults(t *testing.T) {
 		Zone:            "UTC",
 		Weights:         &Weights{PV: 1, UV: 2},
 		Score:           Score{Model: Gravity, Base: 2, Gamma: 1.5},
-		Boards:          []Period{Hour, Day, Week, Month, All},
-		Keep:            map[Period]int{Hour: 48, Day: 35, Week: 10, Month: 13},
+		Boards:          []calendar.Period{calendar.Hour, calendar.Day, calendar.Week, calendar.Month, calendar.All},
+		Keep:            map[calendar.Period]int{calendar.Hour: 48, calendar.Day: 35, calendar.Week: 10, calendar.Month: 13},
 	}
 	if got, want := toJSON(t, l), toJSON(t, &want); got != want {
 		t.Errorf("defaults:\n%s\nwant\n%s", got, want)
@@ -42,7 +43,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", model, l.Score, want)
 		}
 	}
-	if l := compiled(t, &ListConfig{Name: "a", Boards: []Period{All, Day}}).Lists[0]; !reflect.DeepEqual(l.Boards, []Period{Day, All}) || len(l.Keep) != 1 || l.Keep[Day] != 35 {
+	if l := compiled(t, &ListConfig{Name: "a", Boards: []calendar.Period{calendar.All, calendar.Day}}).Lists[0]; !reflect.DeepEqual(l.Boards, []calendar.Period{calendar.Day, calendar.All}) || len(l.Keep) != 1 || l.Keep[calendar.Day] != 35 {
 		t.Errorf("boards %v, keep %v", l.Boards, l.Keep)
 	}
 }
@@ -101,14 +102,14 @@ func TestCompileProblems(t *testing.T) {
 		{"min views", ListConfig{Score: Score{MinViews: -1}}, "lists[0].score.min_views"},
 		{"damping", ListConfig{Score: Score{Damping: "ln"}}, `lists[0].score.damping: "ln" is not "log"`},
 		{"damping for count", ListConfig{Score: Score{Model: Count, Damping: "log"}}, "lists[0].score.damping: model count"},
-		{"board", ListConfig{Boards: []Period{Day, "year"}}, `lists[0].boards[1]: "year" is not one of hour`},
-		{"board twice", ListConfig{Boards: []Period{Day, Day}}, "lists[0].boards[1]: duplicate day"},
-		{"no boards", ListConfig{Boards: []Period{}}, "lists[0].boards: empty: name at least one board"},
-		{"keep all", ListConfig{Keep: map[Period]int{All: 1}}, "lists[0].keep.all"},
-		{"keep unknown", ListConfig{Keep: map[Period]int{"year": 1}}, "lists[0].keep.year"},
-		{"keep none", ListConfig{Keep: map[Period]int{Day: 0}}, "lists[0].keep.day: 0 is not between 1 and 10000"},
-		{"keep too many", ListConfig{Keep: map[Period]int{Day: 10001}}, "lists[0].keep.day"},
-		{"keep what is no board", ListConfig{Boards: []Period{Day}, Keep: map[Period]int{Week: 3}}, "lists[0].keep.week: boards does not include week"},
+		{"board", ListConfig{Boards: []calendar.Period{calendar.Day, "year"}}, `lists[0].boards[1]: "year" is not one of hour`},
+		{"board twice", ListConfig{Boards: []calendar.Period{calendar.Day, calendar.Day}}, "lists[0].boards[1]: duplicate day"},
+		{"no boards", ListConfig{Boards: []calendar.Period{}}, "lists[0].boards: empty: name at least one board"},
+		{"keep all", ListConfig{Keep: map[calendar.Period]int{calendar.All: 1}}, "lists[0].keep.all"},
+		{"keep unknown", ListConfig{Keep: map[calendar.Period]int{"year": 1}}, "lists[0].keep.year"},
+		{"keep none", ListConfig{Keep: map[calendar.Period]int{calendar.Day: 0}}, "lists[0].keep.day: 0 is not between 1 and 10000"},
+		{"keep too many", ListConfig{Keep: map[calendar.Period]int{calendar.Day: 10001}}, "lists[0].keep.day"},
+		{"keep what is no board", ListConfig{Boards: []calendar.Period{calendar.Day}, Keep: map[calendar.Period]int{calendar.Week: 3}}, "lists[0].keep.week: boards does not include week"},
 	}
 	for i := range tests {
 		tt := &tests[i]

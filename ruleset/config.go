@@ -1,5 +1,7 @@
 package ruleset
 
+import "github.com/hotboard/hotboard/ruleset/calendar"
+
 // Config is a configuration: rules as somebody wrote them, in a YAML file, in
 // Caddy's JSON or in a Caddyfile. It is everything an operator can tune while
 // Hotboard runs. [Compile] makes [Rules] of it.
@@ -55,10 +57,10 @@ type ListConfig struct {
 	Score Score `json:"score,omitzero"`
 	// Boards are the period boards to keep: hour, day, week, month, all. Default:
 	// all five.
-	Boards []Period `json:"boards,omitempty"`
+	Boards []calendar.Period `json:"boards,omitempty"`
 	// Keep is the number of closed periods to keep beside the current one.
 	// Default: hour 48, day 35, week 10, month 13.
-	Keep map[Period]int `json:"keep,omitempty"`
+	Keep map[calendar.Period]int `json:"keep,omitempty"`
 }
 
 // Weights turn views into points: a counted view adds PV, a unique one UV more. A
@@ -105,15 +107,3 @@ type Score struct {
 
 // DampingLog is the value of [Score.Damping] that ranks by ln(1 + points).
 const DampingLog = "log"
-
-// Period is a calendar period in a list's zone.
-type Period string
-
-// The periods. A week is an ISO 8601 week and begins on Monday.
-const (
-	Hour  Period = "hour"
-	Day   Period = "day"
-	Week  Period = "week"
-	Month Period = "month"
-	All   Period = "all"
-)

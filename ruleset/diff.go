@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Change is one setting that differs between two sets of rules.
@@ -158,12 +160,12 @@ func (d *differ) votes(path string, was, is *Votes) {
 
 func (d *differ) boards(path string, was, is *List) {
 	var effects []string
-	for _, p := range Periods {
+	for _, p := range calendar.Periods {
 		switch {
 		case was.Keeps(p) == is.Keeps(p):
-		case p == All && is.Keeps(p):
+		case p == calendar.All && is.Keeps(p):
 			effects = append(effects, "all-time counts, which were kept, are shown")
-		case p == All:
+		case p == calendar.All:
 			effects = append(effects, "all-time counts stay, and are not shown")
 		case is.Keeps(p):
 			effects = append(effects, fmt.Sprintf("%s boards begin empty", p))
@@ -172,7 +174,7 @@ func (d *differ) boards(path string, was, is *List) {
 		}
 	}
 	diffSlice(d, path+"boards", was.Boards, is.Boards, strings.Join(effects, "; "))
-	for _, p := range Periods {
+	for _, p := range calendar.Periods {
 		if was.Keep[p] == 0 || is.Keep[p] == 0 {
 			continue // there are no such boards on one side
 		}
@@ -193,9 +195,9 @@ func (d *differ) limit(path string, was, is *Limit) {
 	}
 	name := func(w *Window) string {
 		if w.Calendar {
-			return "calendar-" + string(w.Per)
+			return "calendar-" + w.Per
 		}
-		return string(w.Per)
+		return w.Per
 	}
 	diffNamed(d, path+"windows", pointers(was.Windows), pointers(is.Windows), name, func(path string, was, is *Window) {
 		effect := "the new maximum applies at once; counts stay"

@@ -9,21 +9,23 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // base has every list, limit and window that the cases of TestDiff change.
 func base() Config {
 	return Config{
 		Lists: []*ListConfig{
-			{Name: "articles", Pages: []string{"/articles/{id}"}, Boards: []Period{Day, Week}},
+			{Name: "articles", Pages: []string{"/articles/{id}"}, Boards: []calendar.Period{calendar.Day, calendar.Week}},
 			{Name: "loud", Pages: []string{"/loud/{id}"}, Score: Score{Model: HalfLife}},
 			{Name: "slow", Score: Score{Model: Accumulate}},
 			{Name: "plain", Score: Score{Model: Count}},
 			{Name: "poll", Votes: &Votes{Options: []string{"yes", "no"}}},
 		},
 		Limits: []*Limit{
-			{Name: "person", By: []Dimension{ByUser}, Windows: []Window{{Max: 1, Per: PerDay}, {Max: 10, Per: PerMinute}}},
-			{Name: "address", By: []Dimension{ByIP}, Windows: []Window{{Max: 5, Per: PerMinute, Calendar: true}}, Bonus: map[string]int64{"letter": 2}},
+			{Name: "person", By: []Dimension{ByUser}, Windows: []Window{{Max: 1, Per: "day"}, {Max: 10, Per: "minute"}}},
+			{Name: "address", By: []Dimension{ByIP}, Windows: []Window{{Max: 5, Per: "minute", Calendar: true}}, Bonus: map[string]int64{"letter": 2}},
 		},
 	}
 }
@@ -64,12 +66,14 @@ var diffCases = []struct {
 	{func(c *Config) { c.Lists[1].Score.HalfLife = Duration(12 * time.Hour) }, "lists.loud.score.half_life: 1d → 12h | " + rebuilt},
 	{func(c *Config) { c.Lists[1].Score.MinViews = 3 }, "lists.loud.score.min_views: 0 → 3 | " + atOnce},
 	{func(c *Config) { c.Lists[0].Score.Damping = DampingLog }, "lists.articles.score.damping: none → log | " + atOnce},
-	{func(c *Config) { c.Lists[0].Boards = []Period{Hour, Day, All} }, "lists.articles.boards: day, week → hour, day, all | hour boards begin empty; week boards are deleted; all-time counts, which were kept, are shown"},
-	{func(c *Config) { c.Lists[1].Boards = []Period{Hour, Day, Week, Month} }, "lists.loud.boards: hour, day, week, month, all → hour, day, week, month | all-time counts stay, and are not shown"},
-	{func(c *Config) { c.Lists[0].Keep = map[Period]int{Day: 7, Week: 52} }, "lists.articles.keep.day: 35 → 7 | older day boards are deleted\nlists.articles.keep.week: 10 → 52 | more week boards are kept from now on; deleted ones do not come back"},
+	{func(c *Config) { c.Lists[0].Boards = []calendar.Period{calendar.Hour, calendar.Day, calendar.All} }, "lists.articles.boards: day, week → hour, day, all | hour boards begin empty; week boards are deleted; all-time counts, which were kept, are shown"},
+	{func(c *Config) {
+		c.Lists[1].Boards = []calendar.Period{calendar.Hour, calendar.Day, calendar.Week, calendar.Month}
+	}, "lists.loud.boards: hour, day, week, month, all → hour, day, week, month | all-time counts stay, and are not shown"},
+	{func(c *Config) { c.Lists[0].Keep = map[calendar.Period]int{calendar.Day: 7, calendar.Week: 52} }, "lists.articles.keep.day: 35 → 7 | older day boards are deleted\nlists.articles.keep.week: 10 → 52 | more week boards are kept from now on; deleted ones do not come back"},
 
 	{func(c *Config) {
-		c.Limits = append(c.Limits, &Limit{Name: "x", By: []Dimension{ByItem}, Windows: []Window{{Max: 1, Per: PerDay}}})
+		c.Limits = append(c.Limits, &Limit{Name: "x", By: []Dimension{ByItem}, Windows: []Window{{Max: 1, Per: "day"}}})
 	}, "limits.x added | the limit counts from now on"},
 	{func(c *Config) { c.Limits = c.Limits[:1] }, "limits.address removed | the limit refuses nothing" + fromThen},
 	{func(c *Config) { slices.Reverse(c.Limits) }, "limits: person, address → address, person | a hit that several limits refuse can get its reason from another one" + fromThen},
@@ -79,7 +83,7 @@ var diffCases = []struct {
 	{func(c *Config) { c.Limits[0].Windows[0].Max = 2 }, "limits.person.windows.day.max: 1 → 2 | the new maximum applies at once; counts stay"},
 	{func(c *Config) { c.Limits[0].Windows[1].Max = 9 }, "limits.person.windows.minute.max: 10 → 9 | the rate begins to count anew\nlimits.person.windows.minute.burst: 10 → 9 | the rate begins to count anew"},
 	{func(c *Config) { c.Limits[0].Windows[1].Burst = 3 }, "limits.person.windows.minute.burst: 10 → 3 | the rate begins to count anew"},
-	{func(c *Config) { c.Limits[0].Windows[0].Per = PerWeek }, "limits.person.windows.day removed | the window refuses nothing" + fromThen + "\nlimits.person.windows.week added | the window counts from now on"},
+	{func(c *Config) { c.Limits[0].Windows[0].Per = "week" }, "limits.person.windows.day removed | the window refuses nothing" + fromThen + "\nlimits.person.windows.week added | the window counts from now on"},
 	{func(c *Config) { c.Limits[1].Windows[0].Calendar = false }, "limits.address.windows.calendar-minute removed | the window refuses nothing" + fromThen + "\nlimits.address.windows.minute added | the window counts from now on"},
 	{func(c *Config) { slices.Reverse(c.Limits[0].Windows) }, "limits.person.windows: day, minute → minute, day | nothing changes: all windows apply, in any order"},
 	{func(c *Config) { c.Limits[0].When = &When{Lists: []string{"poll"}} }, "limits.person.when.lists: none → poll | the limit applies to other lists" + fromThen},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // allSettings has every setting that a document can have.
@@ -123,7 +125,7 @@ func TestRulesWithoutDocument(t *testing.T) {
 	}
 	poll := func(v Votes) Config { return Config{Lists: []*ListConfig{{Name: "a", Votes: &v}}} }
 	limit := func(l Limit) Config {
-		l.Name, l.By, l.Windows = "a", []Dimension{ByChannel}, []Window{{Max: 1, Per: PerDay}}
+		l.Name, l.By, l.Windows = "a", []Dimension{ByChannel}, []Window{{Max: 1, Per: "day"}}
 		return Config{Limits: []*Limit{&l}}
 	}
 	any := []string{"*"}
@@ -223,11 +225,11 @@ func drawList(rt *rapid.T, name string) *ListConfig {
 	l.Score = drawOf(rt, Score{}, Score{Model: Count}, Score{Model: Gravity, Base: 0.01, Damping: "log"}, Score{Model: Gravity, Gamma: 1.0 / 3},
 		Score{Model: Accumulate, Base: 5}, Score{Model: HalfLife}, Score{Model: HalfLife, HalfLife: Duration(36 * time.Hour)})
 	l.Score.MinViews = drawOf[int64](rt, 0, 3)
-	l.Boards = drawSome(rt, Periods, 0)
-	for _, p := range []Period{Hour, Day, Week, Month} {
+	l.Boards = drawSome(rt, calendar.Periods, 0)
+	for _, p := range []calendar.Period{calendar.Hour, calendar.Day, calendar.Week, calendar.Month} {
 		if (l.Boards == nil || slices.Contains(l.Boards, p)) && rapid.Bool().Draw(rt, "keep") {
 			if l.Keep == nil {
-				l.Keep = map[Period]int{}
+				l.Keep = map[calendar.Period]int{}
 			}
 			l.Keep[p] = rapid.IntRange(1, 3).Draw(rt, "kept")
 		}
@@ -240,7 +242,7 @@ func drawLimit(rt *rapid.T, name string, lists []*ListConfig) *Limit {
 	if slices.Contains(l.By, ByIP) {
 		l.IPv4Prefix, l.IPv6Prefix = drawOf(rt, 0, 32, 24), drawOf(rt, 0, 64, 128)
 	}
-	l.Windows = drawSome(rt, []Window{{Max: 1, Per: PerDay}, {Max: 2, Per: PerDay}, {Max: 3, Per: "1.5s"}, {Max: 3, Per: PerMinute, Burst: 4}, {Max: 4, Per: PerMinute, Calendar: true}, {Max: 5, Per: PerCampaign, Calendar: true}}, 1)
+	l.Windows = drawSome(rt, []Window{{Max: 1, Per: "day"}, {Max: 2, Per: "day"}, {Max: 3, Per: "1.5s"}, {Max: 3, Per: "minute", Burst: 4}, {Max: 4, Per: "minute", Calendar: true}, {Max: 5, Per: "campaign", Calendar: true}}, 1)
 	l.Windows = slices.DeleteFunc(l.Windows, func(w Window) bool { return w.Max == 2 && len(l.Windows) > 1 })
 	if rapid.Bool().Draw(rt, "when") {
 		l.When = &When{Channels: drawSome(rt, []string{"", "letter"}, 0), Devices: drawSome(rt, Devices, 0)}

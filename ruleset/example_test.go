@@ -182,21 +182,6 @@ limits:
 	// reason: limited:person
 }
 
-// Calendar windows and boards use the list's zone. On the last Sunday of October,
-// the day has 25 hours in Berlin.
-func ExamplePeriod_Start() {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	noon := time.Date(2026, 10, 25, 12, 0, 0, 0, berlin)
-	start := ruleset.Day.Start(noon, berlin)
-	end := ruleset.Day.Add(start, 1, berlin)
-	fmt.Println(start.Format(time.RFC3339), end.Sub(start))
-	// Output: 2026-10-24T22:00:00Z 25h0m0s
-}
-
 // Durations have units, including days and weeks. A bare number is an error.
 func ExampleParseDuration() {
 	d, err := ruleset.ParseDuration("1w2d")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Limit caps hits per key. A key is the values that By selects from a hit; each
@@ -47,7 +49,7 @@ type Window struct {
 	// lifetime of the list), or a duration of up to a minute such as 10s. Windows
 	// of up to a minute are rates: room comes back evenly. Longer ones are
 	// calendar windows, which begin and end with the clock in the list's zone.
-	Per Span `json:"per"`
+	Per string `json:"per"`
 	// Burst is the number of hits a rate admits at once. Default: Max.
 	Burst int64 `json:"burst,omitempty"`
 	// Calendar makes a window of a minute begin and end with the clock, as longer
@@ -81,64 +83,38 @@ var Dimensions = []Dimension{ByIP, ByUser, ByVisitor, ByChannel, ByDevice, ByIte
 // Devices lists every kind of device that Hotboard recognises in a User-Agent.
 var Devices = []string{"desktop", "mobile", "tablet", "tv", "other"}
 
-// Span is the length of a window, by name or as a duration.
-type Span string
+// Period returns the period of a calendar window, or "" for a rate.
+func (w *Window) Period() calendar.Period {
+	p, _ := calendar.Parse(w.Per, calendar.Campaign)
+	if p == calendar.Minute && !w.Calendar {
+		return ""
+	}
+	return p
+}
 
-// The named spans.
-const (
-	PerSecond   Span = "second"
-	PerMinute   Span = "minute"
-	PerHour     Span = "hour"
-	PerDay      Span = "day"
-	PerWeek     Span = "week"
-	PerMonth    Span = "month"
-	PerCampaign Span = "campaign"
-)
+// IsRate reports whether the window is a rate rather than a calendar window.
+func (w *Window) IsRate() bool { return w.Period() == "" }
 
-// Duration returns the length of a rate's window, or 0 for a calendar or invalid
-// span.
-func (s Span) Duration() time.Duration {
-	switch s {
-	case PerSecond:
+// Rate returns the length of a rate's window, or 0 for a calendar window or an
+// invalid length.
+func (w *Window) Rate() time.Duration {
+	switch {
+	case !w.IsRate():
+		return 0
+	case w.Per == "second":
 		return time.Second
-	case PerMinute:
+	case w.Per == "minute":
 		return time.Minute
 	}
-	d, err := ParseDuration(string(s))
+	d, err := ParseDuration(w.Per)
 	if err != nil || d < Duration(time.Millisecond) || d > Duration(time.Minute) {
 		return 0
 	}
 	return time.Duration(d)
 }
 
-func (s Span) long() bool {
-	switch s {
-	case PerHour, PerDay, PerWeek, PerMonth, PerCampaign:
-		return true
-	}
-	return false
-}
-
-// IsRate reports whether the window is a rate rather than a calendar window.
-func (w *Window) IsRate() bool { return !w.Calendar && !w.Per.long() }
-
 // ID identifies a calendar window within its limit.
-func (w *Window) ID() string { return string(w.Per) }
-
-// Bounds returns the beginning and end of the calendar window around t, in UTC. A
-// campaign begins at the zero time and never ends; its end is the zero time too.
-func (w *Window) Bounds(t time.Time, zone *time.Location) (start, end time.Time) {
-	switch w.Per {
-	case PerCampaign:
-		return time.Time{}, time.Time{}
-	case PerMinute:
-		start = t.Truncate(time.Minute).UTC() // zones have had whole minutes since 1972
-		return start, start.Add(time.Minute)
-	}
-	p := Period(w.Per)
-	start = p.Start(t, zone)
-	return start, p.Add(start, 1, zone)
-}
+func (w *Window) ID() string { return w.Per }
 
 // Applies reports whether the limit applies to hits of a list, channel and
 // device.
@@ -247,13 +223,13 @@ func (l *Limit) compileWindow(at *problemList, i int) {
 	}
 	rate := w.IsRate()
 	switch {
-	case rate && w.Per.Duration() == 0:
+	case rate && w.Calendar:
+		at.addf(path+"calendar", "only for windows per minute: remove it")
+	case rate && w.Rate() == 0:
 		at.addf(path+"per", "%q is not one of second, minute, hour, day, week, month and campaign, nor a duration of up to a minute such as 10s", w.Per)
 		return
-	case w.Calendar && w.Per.long():
-		w.Calendar = false // a day or more is a calendar window anyway
-	case w.Calendar && w.Per != PerMinute:
-		at.addf(path+"calendar", "only for windows per minute: remove it")
+	case w.Per != "minute":
+		w.Calendar = false // an hour or more is a calendar window anyway
 	}
 	switch {
 	case !rate && w.Burst != 0:
@@ -264,7 +240,7 @@ func (l *Limit) compileWindow(at *problemList, i int) {
 		at.addf(path+"burst", "%d is not between 1 and %d", w.Burst, maxMax)
 	}
 	for j := range l.Windows[:i] {
-		if other := &l.Windows[j]; other.Per == w.Per && other.IsRate() == rate {
+		if other := &l.Windows[j]; other.Per == w.Per && other.Calendar == w.Calendar {
 			at.addf(path+"per", "duplicate window per %s: see windows[%d]", w.Per, j)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 	_ "time/tzdata" // zones must also load in containers without a zone database
 	"unicode/utf8"
+
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Defaults of a list.
@@ -40,7 +42,7 @@ const (
 var (
 	defaultStatuses     = []int{http.StatusOK, http.StatusNotModified}
 	defaultContentTypes = []string{"text/html", "application/xhtml+xml"}
-	defaultKeep         = map[Period]int{Hour: 48, Day: 35, Week: 10, Month: 13}
+	defaultKeep         = map[calendar.Period]int{calendar.Hour: 48, calendar.Day: 35, calendar.Week: 10, calendar.Month: 13}
 
 	listName   = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
@@ -156,7 +158,7 @@ func (l *List) compileZone(at *problemList) {
 		at.addf("zone", "%q is not an IANA time zone such as UTC or Europe/Berlin", l.Zone)
 		zone = time.UTC
 	}
-	l.zone = zone
+	l.periods.Zone = zone
 }
 
 func (w *Weights) validate(at *problemList) {
@@ -225,7 +227,7 @@ func (l *List) compileBoards(at *problemList) {
 		at.addf("boards", "empty: name at least one board, or remove it to keep hour, day, week, month and all")
 	}
 	if len(l.Boards) == 0 {
-		l.Boards = Periods
+		l.Boards = calendar.Periods
 	}
 	l.Boards = slices.Clone(l.Boards)
 	valid := true
@@ -239,14 +241,16 @@ func (l *List) compileBoards(at *problemList) {
 		}
 	}
 	if valid {
-		slices.SortFunc(l.Boards, func(a, b Period) int { return slices.Index(Periods, a) - slices.Index(Periods, b) })
+		slices.SortFunc(l.Boards, func(a, b calendar.Period) int {
+			return slices.Index(calendar.Periods, a) - slices.Index(calendar.Periods, b)
+		})
 	}
 
-	keep := make(map[Period]int)
+	keep := make(map[calendar.Period]int)
 	for _, p := range slices.Sorted(maps.Keys(l.Keep)) {
 		n := l.Keep[p]
 		switch path := "keep." + string(p); {
-		case p == All:
+		case p == calendar.All:
 			at.addf(path, "the all-time board is always kept: remove it")
 		case !p.Valid():
 			at.addf(path, "%q is not one of hour, day, week and month", p)

@@ -58,7 +58,7 @@ func TestParseRules(t *testing.T) {
 	if got, want := toJSON(t, fromJSON), toJSON(t, fromYAML); got != want {
 		t.Errorf("JSON gives\n%s\nYAML gives\n%s", got, want)
 	}
-	if v := fromYAML.List("poll").Votes; !v.Opens.Equal(utc(t, "2026-11-20T08:00:00Z")) || v.Closes.Sub(v.Opens) != 7*24*time.Hour || !v.RequireUser {
+	if v := fromYAML.List("poll").Votes; !v.Opens.Equal(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)) || v.Closes.Sub(v.Opens) != 7*24*time.Hour || !v.RequireUser {
 		t.Errorf("%+v", v)
 	}
 	if l := fromYAML.Limit("person"); !l.Shadow || l.Windows[1].Burst != 5 || !l.Applies("poll", "", "mobile") || l.Applies("poll", "other", "mobile") || l.Max(&l.Windows[0], "letter") != 5 {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 const exampleYAML = `
@@ -40,7 +42,7 @@ func TestParse(t *testing.T) {
 	}
 	l := fromYAML.List("articles")
 	if l == nil || l.Dedup != Duration(time.Hour) || l.Location().String() != "Europe/Berlin" || *l.Weights != (Weights{PV: 1, UV: 4}) ||
-		l.Score != (Score{Model: HalfLife, HalfLife: Duration(24 * time.Hour), MinViews: 3}) || len(l.Keep) != 1 || l.Keep[Day] != 7 {
+		l.Score != (Score{Model: HalfLife, HalfLife: Duration(24 * time.Hour), MinViews: 3}) || len(l.Keep) != 1 || l.Keep[calendar.Day] != 7 {
 		t.Errorf("%s", toJSON(t, l))
 	}
 	if got := fromYAML.Match(nil, "/blog/2015/grok"); len(got) != 2 || got[0].Item != "2015/grok" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Rules are a compiled configuration: valid, and with all defaults filled in. They
@@ -36,8 +37,7 @@ type List struct {
 	patterns  []*pattern // compiled Pages
 	anyType   bool       // ContentTypes has "*"
 	anyOption bool       // Votes accepts any option
-	zone      *time.Location
-	periods   periodCache
+	periods   calendar.Cache
 }
 
 // List returns the list with a name, or nil.
@@ -61,4 +61,11 @@ func (r *Rules) Limit(name string) *Limit {
 }
 
 // Keeps reports whether the list has a board of the period p.
-func (l *List) Keeps(p Period) bool { return slices.Contains(l.Boards, p) }
+func (l *List) Keeps(p calendar.Period) bool { return slices.Contains(l.Boards, p) }
+
+// Starts returns the beginning of every period that contains the instant ms, in
+// milliseconds since the Unix epoch, in the list's zone.
+func (l *List) Starts(ms int64) *calendar.Starts { return l.periods.Starts(ms) }
+
+// Location returns the list's zone.
+func (l *List) Location() *time.Location { return l.periods.Zone }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 func TestVotesDefaults(t *testing.T) {
@@ -15,8 +16,8 @@ func TestVotesDefaults(t *testing.T) {
 		Zone:    "UTC",
 		Weights: &Weights{PV: 1, UV: 2},
 		Score:   Score{Model: Count},
-		Boards:  []Period{Hour, Day, Week, Month, All},
-		Keep:    map[Period]int{Hour: 48, Day: 35, Week: 10, Month: 13},
+		Boards:  []calendar.Period{calendar.Hour, calendar.Day, calendar.Week, calendar.Month, calendar.All},
+		Keep:    map[calendar.Period]int{calendar.Hour: 48, calendar.Day: 35, calendar.Week: 10, calendar.Month: 13},
 	}
 	if got, want := toJSON(t, l), toJSON(t, &want); got != want {
 		t.Errorf("defaults:\n%s\nwant\n%s", got, want)
@@ -32,7 +33,7 @@ func TestVotesDefaults(t *testing.T) {
 
 func TestCheckVote(t *testing.T) {
 	t.Parallel()
-	opens, closes := utc(t, "2026-11-20T08:00:00Z"), utc(t, "2026-11-27T08:00:00Z")
+	opens, closes := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		votes  Votes
 		option string

@@ -21,6 +21,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // fixture is an API over a store in memory, with a clock that stands still.
@@ -59,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 		now: time.Date(2026, 11, 20, 12, 0, 0, 300e6, time.UTC),
 		rules: ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{
 			{Name: "articles"},
-			{Name: "sums", Score: ruleset.Score{Model: ruleset.HalfLife}, Boards: []ruleset.Period{ruleset.Day}},
+			{Name: "sums", Score: ruleset.Score{Model: ruleset.HalfLife}, Boards: []calendar.Period{calendar.Day}},
 			{Name: "classic", Score: ruleset.Score{Model: ruleset.Accumulate}},
 			{Name: "plain", Score: ruleset.Score{Model: ruleset.Count}},
 			{Name: "empty"},

@@ -26,7 +26,7 @@ import (
 func poll() *ruleset.Rules {
 	limit := func(name string, shadow bool, most int64) *ruleset.Limit {
 		return &ruleset.Limit{Name: name, By: []ruleset.Dimension{ruleset.ByUser}, Shadow: shadow,
-			Windows: []ruleset.Window{{Max: most, Per: ruleset.PerCampaign}}}
+			Windows: []ruleset.Window{{Max: most, Per: "campaign"}}}
 	}
 	return ruleset.MustCompile(ruleset.Config{
 		Lists:  []*ruleset.ListConfig{{Name: "poll", Votes: &ruleset.Votes{Options: []string{"a", "b", "c"}}}},

@@ -9,6 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/reading"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Names and limits of the reading API.
@@ -42,7 +43,7 @@ func New(s store.Store, rules func() *ruleset.Rules, now func() time.Time) *Boar
 // Query selects a part of one board.
 type Query struct {
 	List   string
-	Period string // Hot or a ruleset.Period
+	Period string // Hot or a calendar.Period
 	Limit  int    // 1 to MaxLimit
 	Offset int    // 0 to MaxOffset: entries to skip at the top
 	// At is zero for now. On the hot board it is the instant for ages: the counts stay
@@ -134,7 +135,7 @@ func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
 	}
 	out.Items = append(out.Items, rows[min(q.Offset, len(rows)):]...)
 	if q.Period != Hot && out.From != nil {
-		if err := b.move(ctx, l, ruleset.Period(q.Period), *out.From, out.Items); err != nil {
+		if err := b.move(ctx, l, calendar.Period(q.Period), *out.From, out.Items); err != nil {
 			return nil, fmt.Errorf("comparing board %s of list %s with the period before: %w", q.Period, l.Name, err)
 		}
 	}
@@ -149,13 +150,12 @@ func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
 // period returns the first n rows of the board of the period at an instant, and
 // sets the period's bounds in out.
 func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at time.Time, n int) ([]Row, error) {
-	p := ruleset.Period(out.Period)
+	p := calendar.Period(out.Period)
 	if !l.Keeps(p) {
 		return nil, fmt.Errorf("%w: list %s keeps %v", ErrNotKept, l.Name, l.Boards)
 	}
-	start := p.Start(at, l.Location())
-	if p != ruleset.All {
-		end := p.Add(start, 1, l.Location())
+	start, end := p.Bounds(at, l.Location())
+	if p != calendar.All {
 		out.From, out.To = &start, &end
 		kept, err := b.keptFrom(ctx, l, p)
 		if err != nil {
@@ -179,7 +179,7 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 
 // keptFrom returns the beginning of the oldest kept period, counted back from the
 // list's newest hit.
-func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p ruleset.Period) (time.Time, error) {
+func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p calendar.Period) (time.Time, error) {
 	totals, err := b.totals(ctx, AllSet(l.Name))
 	if err != nil {
 		return time.Time{}, err
@@ -190,7 +190,7 @@ func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p ruleset.Period
 
 // move fills in each row's movement since the period before the one that begins at
 // start.
-func (b *Boards) move(ctx context.Context, l *ruleset.List, p ruleset.Period, start time.Time, rows []Row) error {
+func (b *Boards) move(ctx context.Context, l *ruleset.List, p calendar.Period, start time.Time, rows []Row) error {
 	if len(rows) == 0 {
 		return nil
 	}

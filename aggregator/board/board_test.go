@@ -17,6 +17,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 var now = time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
@@ -136,8 +137,8 @@ func TestGravityIsExact(t *testing.T) {
 func TestRanksShareAndGapsAndPages(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 3, &ruleset.ListConfig{})
-	day := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now, time.UTC))
-	before := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now.AddDate(0, 0, -1), time.UTC))
+	day := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
+	before := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -1), time.UTC))
 	for id, views := range map[string]float64{"a": 9, "b": 7, "c": 7, "d": 2} {
 		c.put(day, id, store.Tally{Score: views, Uniques: 1})
 	}
@@ -208,7 +209,7 @@ func TestHalfLifeOverShards(t *testing.T) {
 func TestItem(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 3, &ruleset.ListConfig{})
-	day := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now, time.UTC))
+	day := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
 	for i, views := range []float64{100, 50, 50, 10} {
 		id := fmt.Sprint("item", i)
 		c.put(board.AllSet("a"), id, store.Tally{Score: views, Uniques: 2})
@@ -245,7 +246,7 @@ func TestItem(t *testing.T) {
 
 func TestBoardsThatAreNotKept(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 1, &ruleset.ListConfig{Boards: []ruleset.Period{ruleset.Day}, Keep: map[ruleset.Period]int{ruleset.Day: 3}})
+	c := newCounts(t, 1, &ruleset.ListConfig{Boards: []calendar.Period{calendar.Day}, Keep: map[calendar.Period]int{calendar.Day: 3}})
 	c.put(board.AllSet("a"), "x", store.Tally{Score: 1})
 	for _, tc := range []struct {
 		q    board.Query
@@ -272,7 +273,7 @@ func TestStats(t *testing.T) {
 	if err != nil || got.NewestHitAt != nil || got.Items != 0 || got.Periods["day"].Views != 0 {
 		t.Errorf("an empty list: %+v, %v", got, err)
 	}
-	day := board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now, time.UTC))
+	day := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
 	for shard := range 2 {
 		err := c.store.Commit(ctx, shard, &store.Commit{
 			To: store.Position{Seq: 1, Fingerprint: 1},
@@ -305,9 +306,9 @@ func TestStats(t *testing.T) {
 // there.
 func TestMovementOnlyAsFarAsPeriodsAreKept(t *testing.T) {
 	t.Parallel()
-	c := newCounts(t, 1, &ruleset.ListConfig{Keep: map[ruleset.Period]int{ruleset.Day: 1}})
+	c := newCounts(t, 1, &ruleset.ListConfig{Keep: map[calendar.Period]int{calendar.Day: 1}})
 	for ago, views := range []float64{5, 4, 3} {
-		c.put(board.PeriodSet("a", ruleset.Day, ruleset.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
+		c.put(board.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
 	}
 	for ago, want := range []bool{true, false} { // whether there is a previous day
 		got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: "day", Limit: 1, At: now.AddDate(0, 0, -ago)})

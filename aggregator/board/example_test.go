@@ -9,6 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // With gravity, a new item with fewer points can be hotter than an old one with
@@ -43,7 +44,7 @@ func ExampleBoards_Board() {
 		return
 	}
 	counts := memstore.New(1)
-	today := board.PeriodSet("articles", ruleset.Day, ruleset.Day.Start(now, time.UTC))
+	today := board.PeriodSet("articles", calendar.Day, calendar.Day.Start(now, time.UTC))
 	if err := counts.Commit(ctx, 0, &store.Commit{
 		To: store.Position{Seq: 1},
 		Scores: map[store.Set]map[string]store.Tally{today: {

@@ -10,6 +10,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Item is the full report on one item.
@@ -112,7 +113,7 @@ func (b *Boards) fillPlaces(ctx context.Context, l *ruleset.List, items []*Item,
 				rows = append(rows, Row{Rank: place.Rank, ID: items[i].ID})
 			}
 		}
-		if p != ruleset.All {
+		if p != calendar.All {
 			if err := b.move(ctx, l, p, start, rows); err != nil {
 				return err
 			}

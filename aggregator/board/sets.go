@@ -10,12 +10,13 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // PeriodSet is the set of a list's items in the period that begins at start. Its
 // scores are counted hits.
-func PeriodSet(list string, p ruleset.Period, start time.Time) store.Set {
-	if p == ruleset.All {
+func PeriodSet(list string, p calendar.Period, start time.Time) store.Set {
+	if p == calendar.All {
 		return AllSet(list)
 	}
 	return store.Set{List: list, Name: string(p) + ":" + start.UTC().Format(periodStart)}
@@ -26,16 +27,16 @@ const periodStart = "20060102T150405Z"
 
 // ParsePeriodSet returns the period of a set, and its beginning. ok is false for
 // other sets, including [AllSet].
-func ParsePeriodSet(set store.Set) (p ruleset.Period, start time.Time, ok bool) {
+func ParsePeriodSet(set store.Set) (p calendar.Period, start time.Time, ok bool) {
 	name, text, _ := strings.Cut(set.Name, ":")
 	start, err := time.Parse(periodStart, text)
-	p = ruleset.Period(name)
-	return p, start, err == nil && p.Valid() && p != ruleset.All
+	p = calendar.Period(name)
+	return p, start, err == nil && p.Valid() && p != calendar.All
 }
 
 // AllSet is the set of a list's items over all time, scored by counted hits. The
 // store always keeps it, because the hot board reads it too.
-func AllSet(list string) store.Set { return store.Set{List: list, Name: string(ruleset.All)} }
+func AllSet(list string) store.Set { return store.Set{List: list, Name: string(calendar.All)} }
 
 // PublishedSet is the set of the publish times of a list's items, in
 // milliseconds since the Unix epoch.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Stats are the totals of a list.
@@ -17,7 +17,7 @@ type Stats struct {
 	NewestHitAt *time.Time `json:"newest_hit_at,omitempty"`
 	Items       int64      `json:"items"`
 	// Periods holds the totals of each current period, by its name.
-	Periods map[ruleset.Period]*PeriodStats `json:"periods"`
+	Periods map[calendar.Period]*PeriodStats `json:"periods"`
 }
 
 // PeriodStats are the totals of a list in one period.
@@ -37,17 +37,16 @@ func (b *Boards) Stats(ctx context.Context, list string, at time.Time) (*Stats, 
 	if l == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnknownList, list)
 	}
-	out := &Stats{List: list, GeneratedAt: b.now().UTC(), Periods: map[ruleset.Period]*PeriodStats{}}
+	out := &Stats{List: list, GeneratedAt: b.now().UTC(), Periods: map[calendar.Period]*PeriodStats{}}
 	if at.IsZero() {
 		at = out.GeneratedAt
 	}
 	var sets []store.Set
 	for _, p := range l.Boards {
-		start := p.Start(at, l.Location())
+		start, end := p.Bounds(at, l.Location())
 		sets = append(sets, PeriodSet(list, p, start))
 		ps := &PeriodStats{}
-		if p != ruleset.All {
-			end := p.Add(start, 1, l.Location())
+		if p != calendar.All {
 			ps.From, ps.To = &start, &end
 		}
 		out.Periods[p] = ps

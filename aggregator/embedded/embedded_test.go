@@ -25,6 +25,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // childDir, when set in the environment, makes the test binary a site that
@@ -88,7 +89,7 @@ func views(t *testing.T, e *Embedded) int64 {
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != 200 {
 		t.Fatalf("%d %s (%v)", w.Code, w.Body, err)
 	}
-	return s.Periods[ruleset.All].Views
+	return s.Periods[calendar.All].Views
 }
 
 func counts(t *testing.T, e *Embedded, want int64) {

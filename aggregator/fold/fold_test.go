@@ -13,6 +13,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // someRules names the rules of all batches.
@@ -338,8 +339,8 @@ func TestHitsThatCannotBeCounted(t *testing.T) {
 func TestOldPeriodsAreDropped(t *testing.T) {
 	t.Parallel()
 	s := memstore.New(1)
-	l := newLog(t, s, &ruleset.ListConfig{Name: "a", Boards: []ruleset.Period{ruleset.Hour, ruleset.Day, ruleset.All}, Keep: map[ruleset.Period]int{ruleset.Hour: 2, ruleset.Day: 1}})
-	size := func(p ruleset.Period, at time.Time) int64 {
+	l := newLog(t, s, &ruleset.ListConfig{Name: "a", Boards: []calendar.Period{calendar.Hour, calendar.Day, calendar.All}, Keep: map[calendar.Period]int{calendar.Hour: 2, calendar.Day: 1}})
+	size := func(p calendar.Period, at time.Time) int64 {
 		t.Helper()
 		n, err := s.Size(t.Context(), board.PeriodSet("a", p, p.Start(at, time.UTC)))
 		if err != nil {
@@ -352,17 +353,17 @@ func TestOldPeriodsAreDropped(t *testing.T) {
 		l.fold(1)
 	}
 	for h, want := range []int64{0, 0, 1, 1, 1} {
-		if got := size(ruleset.Hour, t0.Add(time.Duration(h)*time.Hour)); got != want {
+		if got := size(calendar.Hour, t0.Add(time.Duration(h)*time.Hour)); got != want {
 			t.Errorf("hour %d has %d items, want %d", h, got, want)
 		}
 	}
 	// A late hit counts where it is kept, and in all.
 	l.add(view("late", 1, t0), view("late", 2, t0.Add(2*time.Hour)))
 	l.fold(1)
-	if got := size(ruleset.Hour, t0); got != 0 {
+	if got := size(calendar.Hour, t0); got != 0 {
 		t.Errorf("a late hit brought an old hour back")
 	}
-	if got := size(ruleset.Hour, t0.Add(2*time.Hour)); got != 2 {
+	if got := size(calendar.Hour, t0.Add(2*time.Hour)); got != 2 {
 		t.Errorf("a late hit is missing in an hour that is kept")
 	}
 	near(t, "all", scoreOf(t, l.board("all", t0), "late"), 2)
@@ -371,14 +372,14 @@ func TestOldPeriodsAreDropped(t *testing.T) {
 	l.add(view("x", 9, t0.Add(5*time.Hour)), view("x", 10, t0.Add(20000*time.Hour)))
 	l.fold(1)
 	for h := range 6 {
-		if got := size(ruleset.Hour, t0.Add(time.Duration(h)*time.Hour)); got != 0 {
+		if got := size(calendar.Hour, t0.Add(time.Duration(h)*time.Hour)); got != 0 {
 			t.Errorf("hour %d still has %d items", h, got)
 		}
 	}
-	if got := size(ruleset.Day, t0); got != 0 {
+	if got := size(calendar.Day, t0); got != 0 {
 		t.Errorf("the first day still has %d items", got)
 	}
-	totals, err := s.Totals(t.Context(), []store.Set{board.PeriodSet("a", ruleset.Hour, t0.Add(4*time.Hour))})
+	totals, err := s.Totals(t.Context(), []store.Set{board.PeriodSet("a", calendar.Hour, t0.Add(4*time.Hour))})
 	if err != nil || totals[0][0] != (store.Totals{}) {
 		t.Errorf("totals of a dropped hour: %v, %v", totals, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // documents are rules by the name of their document.
@@ -82,15 +83,15 @@ func (n *naiveShard) revision(number uint64, id hit.RulesID) {
 }
 
 // kept reports whether rules in force keep a period.
-func (n *naiveShard) kept(l *ruleset.List, p ruleset.Period, start time.Time) bool {
+func (n *naiveShard) kept(l *ruleset.List, p calendar.Period, start time.Time) bool {
 	return l.Keeps(p) && aligned(l, p, start) && !start.Before(naiveOldest(l, p, n.newest[l.Name]))
 }
 
-func aligned(l *ruleset.List, p ruleset.Period, start time.Time) bool {
+func aligned(l *ruleset.List, p calendar.Period, start time.Time) bool {
 	return p.Start(start, l.Location()).Equal(start)
 }
 
-func naiveOldest(l *ruleset.List, p ruleset.Period, newest int64) time.Time {
+func naiveOldest(l *ruleset.List, p calendar.Period, newest int64) time.Time {
 	return p.Add(p.Start(time.UnixMilli(newest), l.Location()), -l.Keep[p], l.Location())
 }
 
@@ -138,7 +139,7 @@ func (n *naiveShard) judge(id hit.RulesID, h hit.Hit) (list string, reason rules
 	var sets []store.Set // that keep the hit
 	for _, p := range l.Boards {
 		start := p.Start(time.UnixMilli(h.Time), l.Location())
-		if p != ruleset.All && (!keeper.Keeps(p) || !start.Before(naiveOldest(keeper, p, n.newest[l.Name]))) {
+		if p != calendar.All && (!keeper.Keeps(p) || !start.Before(naiveOldest(keeper, p, n.newest[l.Name]))) {
 			sets = append(sets, board.PeriodSet(l.Name, p, start))
 		}
 	}
@@ -178,7 +179,7 @@ func (n *naiveShard) judge(id hit.RulesID, h hit.Hit) (list string, reason rules
 
 // memo is the memo of the day that is some days after the hit's.
 func (n *naiveShard) memo(l *ruleset.List, h hit.Hit, days int) naiveMemo {
-	day := ruleset.Day.Add(ruleset.Day.Start(time.UnixMilli(h.Time), l.Location()), days, l.Location())
+	day := calendar.Day.Add(calendar.Day.Start(time.UnixMilli(h.Time), l.Location()), days, l.Location())
 	return naiveMemo{h.Kind, h.List, h.Item, h.Visitor, day.Unix()}
 }
 
@@ -202,13 +203,13 @@ func (n *naiveShard) charge(rules *ruleset.Rules, l *ruleset.List, h hit.Hit) bo
 			continue
 		}
 		id := naiveQuotaID{list: l.Name, Quota: q}
-		start, _ := limit.Window(q.Window).Bounds(time.UnixMilli(h.Time), l.Location())
-		switch ruleset.Span(q.Window) {
-		case ruleset.PerCampaign:
-		case ruleset.PerWeek, ruleset.PerMonth:
+		start, _ := limit.Window(q.Window).Period().Bounds(time.UnixMilli(h.Time), l.Location())
+		switch q.Window {
+		case "campaign":
+		case "week", "month":
 			id.start, id.term = start.Unix(), start.Unix()
 		default:
-			id.start, id.term = start.Unix(), ruleset.Day.Start(start, l.Location()).Unix()
+			id.start, id.term = start.Unix(), calendar.Day.Start(start, l.Location()).Unix()
 		}
 		if n.used[id] >= limit.Max(limit.Window(q.Window), h.Channel) {
 			refused = refused || !limit.Shadow
@@ -294,7 +295,7 @@ func drawDocument(rt *rapid.T) ruleset.Config {
 			Dedup:   ruleset.Duration(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour, 24 * time.Hour}).Draw(rt, "dedup")),
 			Weights: &ruleset.Weights{PV: rapid.SampledFrom([]float64{1, 3}).Draw(rt, "pv"), UV: rapid.SampledFrom([]float64{0, 2}).Draw(rt, "uv")},
 			Score:   ruleset.Score{Model: rapid.SampledFrom([]ruleset.Model{ruleset.Gravity, ruleset.Accumulate, ruleset.HalfLife, ruleset.HalfLife, ruleset.Count}).Draw(rt, "model")},
-			Keep:    map[ruleset.Period]int{},
+			Keep:    map[calendar.Period]int{},
 		}
 		switch l.Score.Model {
 		case ruleset.HalfLife: // short enough that the landmark moves
@@ -302,13 +303,13 @@ func drawDocument(rt *rapid.T) ruleset.Config {
 		case ruleset.Accumulate:
 			l.Score.Base = rapid.SampledFrom([]float64{1, 2}).Draw(rt, "base")
 		}
-		for _, p := range ruleset.Periods {
-			if p == ruleset.All || rapid.IntRange(0, 4).Draw(rt, "no "+string(p)) != 0 {
+		for _, p := range calendar.Periods {
+			if p == calendar.All || rapid.IntRange(0, 4).Draw(rt, "no "+string(p)) != 0 {
 				l.Boards = append(l.Boards, p)
 			}
 		}
 		for _, p := range l.Boards {
-			if p != ruleset.All && rapid.Bool().Draw(rt, "keep") {
+			if p != calendar.All && rapid.Bool().Draw(rt, "keep") {
 				l.Keep[p] = rapid.IntRange(1, 30).Draw(rt, "kept")
 			}
 		}

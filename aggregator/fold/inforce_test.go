@@ -16,6 +16,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // scored is the list a with a score.
@@ -86,7 +87,7 @@ func TestSeedWithoutDays(t *testing.T) {
 	t.Parallel()
 	const hours = 2.942790263006744804112467209592723061223 // of y
 	hourly := scored(ruleset.Score{})
-	hourly.Boards = []ruleset.Period{ruleset.Hour}
+	hourly.Boards = []calendar.Period{calendar.Hour}
 	l := newLog(t, memstore.New(1), hourly)
 	newest := l.addHistory()
 	l.revision(1, l.document(scored(ruleset.Score{}))) // with day boards, which are empty yet
@@ -177,7 +178,7 @@ func TestAddedList(t *testing.T) {
 func TestPeriodsOfANewRevision(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, memstore.New(1), &ruleset.ListConfig{Name: "a"}, &ruleset.ListConfig{Name: "b"})
-	hours := func(p ruleset.Period) (n int) {
+	hours := func(p calendar.Period) (n int) {
 		t.Helper()
 		have, err := l.store.Read(t.Context(), 0, &store.Want{Sets: true})
 		if err != nil {
@@ -197,19 +198,19 @@ func TestPeriodsOfANewRevision(t *testing.T) {
 		hours, days, weeks, at int
 	}{
 		{is: &ruleset.ListConfig{Name: "a"}, hours: 3, days: 3, weeks: 1},
-		{is: &ruleset.ListConfig{Name: "a", Keep: map[ruleset.Period]int{ruleset.Hour: 1}}, hours: 2, days: 3, weeks: 1},
-		{is: &ruleset.ListConfig{Name: "a", Boards: []ruleset.Period{ruleset.Hour, ruleset.Day}}, hours: 2, days: 3},
+		{is: &ruleset.ListConfig{Name: "a", Keep: map[calendar.Period]int{calendar.Hour: 1}}, hours: 2, days: 3, weeks: 1},
+		{is: &ruleset.ListConfig{Name: "a", Boards: []calendar.Period{calendar.Hour, calendar.Day}}, hours: 2, days: 3},
 		{is: &ruleset.ListConfig{Name: "a", Zone: "Europe/Berlin"}, hours: 2},
 		{is: &ruleset.ListConfig{Name: "other"}, hours: 2},
 		{is: &ruleset.ListConfig{Name: "a", Zone: "Asia/Kolkata"}},
 	} {
 		l.revision(uint64(number+1), l.document(tc.is))
 		l.fold(9)
-		if got, want := [3]int{hours(ruleset.Hour), hours(ruleset.Day), hours(ruleset.Week)}, [3]int{tc.hours, tc.days, tc.weeks}; got != want {
+		if got, want := [3]int{hours(calendar.Hour), hours(calendar.Day), hours(calendar.Week)}, [3]int{tc.hours, tc.days, tc.weeks}; got != want {
 			t.Errorf("after revision %d there are %v hours, days and weeks, want %v", number+1, got, want)
 		}
 	}
-	size, err := l.store.Size(t.Context(), board.PeriodSet("b", ruleset.Hour, t0))
+	size, err := l.store.Size(t.Context(), board.PeriodSet("b", calendar.Hour, t0))
 	if err != nil || size != 1 {
 		t.Errorf("the hour of another list has %d items, %v", size, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Each hit is judged by the document that its batch names. Lists of one name in
@@ -52,7 +53,7 @@ type ruledList struct {
 	score  *setWork // nil when the keeper's model keeps no sums
 
 	// The current starts and their sets, kept because hits come nearly in order.
-	starts  *ruleset.Starts
+	starts  *calendar.Starts
 	periods []*setWork
 	day     *term
 	nextDay int64 // milliseconds
@@ -60,8 +61,8 @@ type ruledList struct {
 	windows map[windowID]*window // of limits
 
 	// The oldest kept period of each kind, as of the newest hit so far.
-	keptStarts *ruleset.Starts
-	kept       map[ruleset.Period]time.Time
+	keptStarts *calendar.Starts
+	kept       map[calendar.Period]time.Time
 }
 
 // list returns the list with a name, or nil if the document lacks it.
@@ -74,7 +75,7 @@ func (t *tallies) list(d *document, name string) *ruledList {
 		lw := t.lists[name]
 		if lw == nil {
 			lw = &listWork{items: map[string]*itemWork{}, terms: map[termID]*term{}}
-			lw.all = t.setWork(board.AllSet(name), ruleset.All, time.Time{})
+			lw.all = t.setWork(board.AllSet(name), calendar.All, time.Time{})
 			t.lists[name] = lw
 		}
 		rl = &ruledList{listWork: lw, rules: d.rules, list: l, keeper: t.inForce.List(name), windows: map[windowID]*window{}}
@@ -90,13 +91,13 @@ func (t *tallies) list(d *document, name string) *ruledList {
 }
 
 // turnTo sets periods, day and nextDay of the list to those that begin at starts.
-func (t *tallies) turnTo(rl *ruledList, starts *ruleset.Starts) {
+func (t *tallies) turnTo(rl *ruledList, starts *calendar.Starts) {
 	if rl.starts == starts {
 		return
 	}
 	var sets []*setWork
 	for _, p := range rl.list.Boards {
-		if p != ruleset.All {
+		if p != calendar.All {
 			start := starts.Of(p)
 			sets = append(sets, t.setWork(board.PeriodSet(rl.list.Name, p, start), p, start))
 		}
@@ -105,7 +106,7 @@ func (t *tallies) turnTo(rl *ruledList, starts *ruleset.Starts) {
 	if rl.score != nil {
 		sets = append(sets, rl.score)
 	}
-	day := starts.Of(ruleset.Day)
-	rl.starts, rl.periods, rl.day = starts, sets, rl.term(store.Day, day.Unix())
-	rl.nextDay = ruleset.Day.Add(day, 1, rl.list.Location()).UnixMilli()
+	day := starts.Of(calendar.Day)
+	rl.starts, rl.periods, rl.day = starts, sets, rl.term(calendar.Day, day)
+	rl.nextDay = calendar.Day.Add(day, 1, rl.list.Location()).UnixMilli()
 }

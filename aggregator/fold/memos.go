@@ -5,15 +5,15 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // termID identifies a term of a list. A list may count views by one document and
 // votes by another.
 type termID struct {
 	kind  hit.Kind
-	term  store.Term
-	start int64 // seconds since the Unix epoch
+	term  calendar.Period
+	start int64 // as calendar.Seconds
 }
 
 // term holds the memos of one term of a list: from each key to its index in the
@@ -23,8 +23,8 @@ type term struct {
 	keys map[uint64]int
 }
 
-func (rl *ruledList) term(of store.Term, start int64) *term {
-	id := termID{rl.list.Kind(), of, start}
+func (rl *ruledList) term(of calendar.Period, start time.Time) *term {
+	id := termID{rl.list.Kind(), of, calendar.Seconds(start)}
 	t := rl.terms[id]
 	if t == nil {
 		t = &term{termID: id, keys: map[uint64]int{}}
@@ -35,7 +35,7 @@ func (rl *ruledList) term(of store.Term, start int64) *term {
 
 // dayAt returns the day n days after the one that begins at start.
 func (rl *ruledList) dayAt(start int64, n int) *term {
-	return rl.term(store.Day, ruleset.Day.Add(time.Unix(start, 0), n, rl.list.Location()).Unix())
+	return rl.term(calendar.Day, calendar.Day.Add(time.Unix(start, 0), n, rl.list.Location()))
 }
 
 // memo returns the index of a memo, and queues it for reading.

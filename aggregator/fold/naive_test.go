@@ -15,6 +15,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // naive is the counting rules in the simplest code: it keeps every counted hit and
@@ -150,7 +151,7 @@ func TestAgainstNaive(t *testing.T) {
 			Zone:  rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"}).Draw(rt, "zone"),
 			Score: ruleset.Score{Model: rapid.SampledFrom([]ruleset.Model{ruleset.Gravity, ruleset.Accumulate, ruleset.HalfLife, ruleset.Count}).Draw(rt, "model")},
 			// More than the test spans, so that the naive model needs no retention.
-			Keep: map[ruleset.Period]int{ruleset.Hour: 24 * 20, ruleset.Day: 20, ruleset.Week: 4, ruleset.Month: 2},
+			Keep: map[calendar.Period]int{calendar.Hour: 24 * 20, calendar.Day: 20, calendar.Week: 4, calendar.Month: 2},
 		}
 		if list.Score.Model == ruleset.HalfLife {
 			// Short enough that the landmark moves.
@@ -176,11 +177,11 @@ func TestAgainstNaive(t *testing.T) {
 		if hits[fold.ListReason{List: "a", Reason: ruleset.Counted}] != len(n.counted) || hits[fold.ListReason{List: "a", Reason: ruleset.Duplicate}] != dups {
 			rt.Fatalf("outcomes %v, want %d counted and %d duplicates", hits, len(n.counted), dups)
 		}
-		for _, p := range ruleset.Periods {
+		for _, p := range calendar.Periods {
 			for _, h := range n.counted {
 				start := p.Start(time.UnixMilli(h.at), n.list.Location())
 				end := p.Add(start, 1, n.list.Location())
-				if p == ruleset.All {
+				if p == calendar.All {
 					end = at.Add(time.Hour)
 				}
 				if got, want := lines(l.board(string(p), time.UnixMilli(h.at))), n.board(start, end); !slices.Equal(got, want) {

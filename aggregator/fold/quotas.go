@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // The fold enforces the calendar windows of limits exactly: one shard gets every
@@ -36,7 +36,7 @@ type window struct {
 	// The current window, which holds the instants from and before to, in
 	// milliseconds. It is kept because votes come nearly in order.
 	from, to int64
-	start    int64 // seconds since the Unix epoch; 0 for a campaign
+	start    int64 // as calendar.Seconds
 	seed     uint64
 	term     *term
 }
@@ -64,22 +64,13 @@ func (w *window) turnTo(rl *ruledList, ms int64) {
 	if w.from <= ms && ms < w.to {
 		return
 	}
-	start, end := w.rules.Bounds(time.UnixMilli(ms), rl.list.Location())
-	if w.rules.Per == ruleset.PerCampaign {
-		w.from, w.to, w.start = math.MinInt64, math.MaxInt64, 0
-	} else {
-		w.from, w.to, w.start = start.UnixMilli(), end.UnixMilli(), start.Unix()
+	p, zone := w.rules.Period(), rl.list.Location()
+	start, end := p.Bounds(time.UnixMilli(ms), zone)
+	w.from, w.to, w.start = start.UnixMilli(), end.UnixMilli(), calendar.Seconds(start)
+	if p == calendar.All {
+		w.from, w.to = math.MinInt64, math.MaxInt64
 	}
-	switch w.rules.Per {
-	case ruleset.PerCampaign:
-		w.term = rl.term(store.Ever, 0)
-	case ruleset.PerMonth:
-		w.term = rl.term(store.Month, w.start)
-	case ruleset.PerWeek:
-		w.term = rl.term(store.Week, w.start)
-	default:
-		w.term = rl.term(store.Day, ruleset.Day.Start(start, rl.list.Location()).Unix())
-	}
+	w.term = rl.term(p.Term(), p.Term().Start(start, zone))
 	w.seed = pairOf(w.hash, uint64(w.start))
 }
 

@@ -6,14 +6,15 @@ import (
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // oldest returns the beginning of the oldest period of each kind that a list keeps
 // when its newest hit is in the periods that begin at starts.
-func oldest(l *ruleset.List, starts *ruleset.Starts) map[ruleset.Period]time.Time {
-	kept := make(map[ruleset.Period]time.Time, len(l.Boards))
+func oldest(l *ruleset.List, starts *calendar.Starts) map[calendar.Period]time.Time {
+	kept := make(map[calendar.Period]time.Time, len(l.Boards))
 	for _, p := range l.Boards {
-		if p != ruleset.All {
+		if p != calendar.All {
 			kept[p] = p.Add(starts.Of(p), -l.Keep[p], l.Location())
 		}
 	}
@@ -42,7 +43,7 @@ func (t *tallies) reach(rl *ruledList, ms int64) {
 
 // expire drops the periods that began before rl.kept. from is the oldest that was
 // kept of each kind.
-func (t *tallies) expire(rl *ruledList, from map[ruleset.Period]time.Time) {
+func (t *tallies) expire(rl *ruledList, from map[calendar.Period]time.Time) {
 	for p, start := range from {
 		// Never more than were kept, however far the newest hit has moved.
 		for n := 0; n <= rl.keeper.Keep[p] && start.Before(rl.kept[p]); n++ {

@@ -9,6 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // seeds are sums of scores that are estimated from the kept hour and day boards.
@@ -41,18 +42,18 @@ func seed(r *reader, sets map[store.Set]store.Totals, old, l *ruleset.List) (*se
 	days := map[time.Time]*day{}
 	for set, totals := range sets {
 		p, start, ok := board.ParsePeriodSet(set)
-		if !ok || set.List != l.Name || p != ruleset.Hour && p != ruleset.Day || !begins(p, start, zone) {
+		if !ok || set.List != l.Name || p != calendar.Hour && p != calendar.Day || !begins(p, start, zone) {
 			continue
 		}
 		b := &keptBoard{set: set, start: start, end: p.Add(start, 1, zone.Location())}
 		if b.end.UnixMilli() > newest {
 			b.end = time.UnixMilli(totals.Newest)
 		}
-		of := ruleset.Day.Start(start, zone.Location())
+		of := calendar.Day.Start(start, zone.Location())
 		if days[of] == nil {
 			days[of] = &day{}
 		}
-		if p == ruleset.Day {
+		if p == calendar.Day {
 			days[of].whole = b
 		} else {
 			days[of].hours = append(days[of].hours, b)
@@ -68,7 +69,7 @@ func seed(r *reader, sets map[store.Set]store.Totals, old, l *ruleset.List) (*se
 }
 
 // begins reports whether a period of the list begins at start.
-func begins(p ruleset.Period, start time.Time, l *ruleset.List) bool {
+func begins(p calendar.Period, start time.Time, l *ruleset.List) bool {
 	return p.Start(start, l.Location()).Equal(start)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // tallies is the working memory of one fold: all stored values of the items in the
@@ -59,7 +60,7 @@ type pending struct {
 // setWork is one set with the items that the fold touches.
 type setWork struct {
 	set    store.Set
-	period ruleset.Period // "" for a score set
+	period calendar.Period // "" for a score set
 	start  time.Time
 	want   []string
 	cells  []*cell
@@ -168,7 +169,7 @@ func (t *tallies) want(d *document, h *hit.Hit, received time.Time) {
 		p.before = t.memo(rl, rl.dayAt(rl.day.start, -1), pair)
 	}
 	if ms+window >= rl.nextDay {
-		p.after = t.memo(rl, rl.term(store.Day, rl.nextDay/1000), pair)
+		p.after = t.memo(rl, rl.term(calendar.Day, time.UnixMilli(rl.nextDay)), pair)
 	}
 	p.quotasFrom = len(t.quotas)
 	if h.Kind == hit.Vote {
@@ -192,7 +193,7 @@ func (t *tallies) misplaced(h *hit.Hit) bool {
 	return hit.ValidID(h.Item) != nil || hit.Shard(h.Kind, h.List, h.Item, t.folder.Store.Shards()) != t.shard
 }
 
-func (t *tallies) setWork(set store.Set, p ruleset.Period, start time.Time) *setWork {
+func (t *tallies) setWork(set store.Set, p calendar.Period, start time.Time) *setWork {
 	s := t.sets[set]
 	if s == nil {
 		s = &setWork{set: set, period: p, start: start}

@@ -14,6 +14,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // naivePoll judges votes in the simplest code.
@@ -49,7 +50,7 @@ func (n *naivePoll) vote(h hit.Hit) (ruleset.Reason, string) {
 	for _, q := range h.Quotas {
 		for _, l := range n.limits {
 			for _, w := range l.Windows {
-				if l.Name != q.Rule || string(w.Per) != q.Window || n.used[n.quota(q, h.Time)] < w.Max+l.Bonus[h.Channel] {
+				if l.Name != q.Rule || w.Per != q.Window || n.used[n.quota(q, h.Time)] < w.Max+l.Bonus[h.Channel] {
 					continue
 				}
 				if l.Shadow {
@@ -79,16 +80,16 @@ func (n *naivePoll) vote(h hit.Hit) (ruleset.Reason, string) {
 func (n *naivePoll) quota(q hit.Quota, at int64) string {
 	t := time.UnixMilli(at).In(n.list.Location())
 	window := ""
-	switch ruleset.Span(q.Window) {
-	case ruleset.PerMinute:
+	switch q.Window {
+	case "minute":
 		window = t.Format("2006-01-02 15:04 -0700") // when summer time ends, 2:30 occurs twice
-	case ruleset.PerHour:
+	case "hour":
 		window = t.Format("2006-01-02 15 -0700")
-	case ruleset.PerDay:
+	case "day":
 		window = t.Format("2006-01-02")
-	case ruleset.PerWeek:
+	case "week":
 		window = fmt.Sprint(t.ISOWeek())
-	case ruleset.PerMonth:
+	case "month":
 		window = t.Format("2006-01")
 	}
 	return fmt.Sprint(q.Rule, " ", q.Window, " ", window, " ", q.Key)
@@ -96,7 +97,7 @@ func (n *naivePoll) quota(q hit.Quota, at int64) string {
 
 // calendarWindows is every kind of calendar window.
 var calendarWindows = []ruleset.Window{
-	{Per: ruleset.PerMinute, Calendar: true}, {Per: ruleset.PerHour}, {Per: ruleset.PerDay}, {Per: ruleset.PerWeek}, {Per: ruleset.PerMonth}, {Per: ruleset.PerCampaign},
+	{Per: "minute", Calendar: true}, {Per: "hour"}, {Per: "day"}, {Per: "week"}, {Per: "month"}, {Per: "campaign"},
 }
 
 // drawPoll draws a list of votes and limits.
@@ -106,13 +107,13 @@ func drawPoll(rt *rapid.T) ruleset.Config {
 		Votes: &ruleset.Votes{Options: []string{"a", "b", "c"}},
 		Dedup: rapid.SampledFrom([]ruleset.Duration{0, 0, ruleset.DefaultDedup}).Draw(rt, "dedup"),
 		// More than the test spans, so that the naive model needs no retention.
-		Keep: map[ruleset.Period]int{ruleset.Hour: 24 * 20, ruleset.Day: 20, ruleset.Week: 4, ruleset.Month: 2},
+		Keep: map[calendar.Period]int{calendar.Hour: 24 * 20, calendar.Day: 20, calendar.Week: 4, calendar.Month: 2},
 	}
 	c := ruleset.Config{Lists: []*ruleset.ListConfig{poll}}
 	for i := range rapid.IntRange(1, 3).Draw(rt, "limits") {
 		l := &ruleset.Limit{Name: fmt.Sprint("limit", i), By: []ruleset.Dimension{ruleset.ByUser}, Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 0}
 		for _, w := range calendarWindows {
-			if w.Max = rapid.Int64Range(0, 4).Draw(rt, string(w.Per)); w.Max > 0 && len(l.Windows) < hit.MaxQuotas/3 {
+			if w.Max = rapid.Int64Range(0, 4).Draw(rt, w.Per); w.Max > 0 && len(l.Windows) < hit.MaxQuotas/3 {
 				l.Windows = append(l.Windows, w)
 			}
 		}
@@ -232,11 +233,11 @@ func TestVotesAgainstNaiveModel(t *testing.T) {
 		if diff := gocmp.Diff(usedUp, used); diff != "" {
 			rt.Fatalf("used up (-want +got)\n%s", diff)
 		}
-		for _, p := range ruleset.Periods {
+		for _, p := range calendar.Periods {
 			for _, h := range n.counted {
 				start := p.Start(time.UnixMilli(h.at), n.list.Location())
 				end := p.Add(start, 1, n.list.Location())
-				if p == ruleset.All {
+				if p == calendar.All {
 					end = at.Add(time.Hour)
 				}
 				if got, want := lines(l.board(string(p), time.UnixMilli(h.at))), n.board(start, end); !slices.Equal(got, want) {
@@ -400,7 +401,7 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	log := newLogOf(t, memstore.New(1), ruleset.Config{
 		Lists:  []*ruleset.ListConfig{poll("a")},
-		Limits: []*ruleset.Limit{{Name: "once", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 1, Per: ruleset.PerCampaign}}}},
+		Limits: []*ruleset.Limit{{Name: "once", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 1, Per: "campaign"}}}},
 	})
 	asked := func(id uint64, change func(*hit.Hit)) hit.Hit {
 		h := vote("a", id, t0, hit.Quota{Rule: "once", Window: "campaign", Key: 7})

@@ -14,6 +14,7 @@ func (t *tallies) write(c *store.Commit) {
 	c.Totals = map[store.Set]store.Totals{}
 	c.Visitors = map[store.Set][]uint64{}
 	c.Scale = map[store.Set]int{}
+	c.Memos = make([]store.MemoValue, 0, len(t.memos))
 	for i, m := range t.memos {
 		if t.changed != nil && t.changed[i] {
 			c.Memos = append(c.Memos, store.MemoValue{Memo: m, Value: uint32(min(t.values[i], math.MaxUint32))})

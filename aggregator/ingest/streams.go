@@ -149,7 +149,7 @@ func checkShards(metadata map[string]string, shards int) error {
 }
 
 func ensureBuckets(ctx context.Context, js jetstream.JetStream, o LogOptions) error {
-	for _, b := range hit.Buckets() {
+	for _, b := range hit.Buckets {
 		// An edge may have created it first, with other limits.
 		if _, err := js.KeyValue(ctx, b.Name); err == nil {
 			continue

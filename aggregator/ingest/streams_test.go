@@ -32,7 +32,7 @@ func TestEnsureStreams(t *testing.T) {
 			t.Errorf("with %+v the log has %+v", o, c)
 		}
 	}
-	for _, b := range hit.Buckets() {
+	for _, b := range hit.Buckets {
 		kv, err := f.js.KeyValue(ctx, b.Name)
 		if err != nil {
 			t.Fatal(err)

@@ -15,9 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // ErrConflict is the error of Commit when the shard is not at the position that the
@@ -196,8 +198,8 @@ func (c *Commit) Valid() error {
 		}
 	}
 	for i := range c.Memos {
-		if m := &c.Memos[i]; m.Term < Day || m.Term > Ever {
-			return fmt.Errorf("a memo of list %s has the unknown term %d", m.List, m.Term)
+		if m := &c.Memos[i]; !slices.Contains(calendar.Terms, m.Term) {
+			return fmt.Errorf("a memo of list %s has the unknown term %q", m.List, m.Term)
 		}
 	}
 	return nil

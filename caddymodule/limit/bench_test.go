@@ -9,16 +9,17 @@ import (
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // four binds four limits, two of rates and two of calendar windows, and returns a
 // hit that all apply to.
 func four(tb testing.TB) (r *Rules, view, vote *Hit) {
 	r, articles, poll := bind(tb, New(1_000_000),
-		&ruleset.Limit{Name: "ip", By: []ruleset.Dimension{ruleset.ByIP}, Windows: []ruleset.Window{{Max: 1e9, Per: ruleset.PerMinute}}},
-		&ruleset.Limit{Name: "visitor", By: []ruleset.Dimension{ruleset.ByVisitor}, Windows: []ruleset.Window{{Max: 1e9, Per: ruleset.PerSecond}}},
-		&ruleset.Limit{Name: "item", By: []ruleset.Dimension{ruleset.ByVisitor, ruleset.ByItem}, Windows: []ruleset.Window{{Max: 1e9, Per: ruleset.PerHour}}},
-		&ruleset.Limit{Name: "day", By: []ruleset.Dimension{ruleset.ByIP}, Windows: []ruleset.Window{{Max: 1e9, Per: ruleset.PerDay}}},
+		&ruleset.Limit{Name: "ip", By: []ruleset.Dimension{ruleset.ByIP}, Windows: []ruleset.Window{{Max: 1e9, Per: "minute"}}},
+		&ruleset.Limit{Name: "visitor", By: []ruleset.Dimension{ruleset.ByVisitor}, Windows: []ruleset.Window{{Max: 1e9, Per: "second"}}},
+		&ruleset.Limit{Name: "item", By: []ruleset.Dimension{ruleset.ByVisitor, ruleset.ByItem}, Windows: []ruleset.Window{{Max: 1e9, Per: "hour"}}},
+		&ruleset.Limit{Name: "day", By: []ruleset.Dimension{ruleset.ByIP}, Windows: []ruleset.Window{{Max: 1e9, Per: "day"}}},
 	)
 	ip := netip.MustParseAddr("2001:db8::1")
 	view = &Hit{
@@ -71,7 +72,7 @@ func BenchmarkTake(b *testing.B) {
 	var quotas []hit.Quota
 	key := []byte("a secret of thirty-two bytes ...")
 	compare("vote", func() *Hit { return vote }, r, func(h *Hit, now time.Time) []hit.Quota {
-		quotas, _ = r.AppendQuotas(quotas[:0], h, now, func(ruleset.Span, time.Time) []byte { return key })
+		quotas, _ = r.AppendQuotas(quotas[:0], h, now, func(calendar.Period, time.Time) []byte { return key })
 		return quotas
 	})
 }

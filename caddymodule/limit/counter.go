@@ -33,8 +33,8 @@ type bounds struct{ start, end int64 }
 const never = math.MaxInt64
 
 func boundsOf(w *ruleset.Window, t time.Time, zone *time.Location) *bounds {
-	start, end := w.Bounds(t, zone)
-	if start.IsZero() {
+	start, end := w.Period().Bounds(t, zone)
+	if end.IsZero() {
 		return &bounds{0, never}
 	}
 	return &bounds{start.Unix(), end.Unix()}
@@ -71,7 +71,7 @@ func limitIdentity(l *ruleset.Limit, list string) string {
 // its max may change.
 func windowIdentity(w *ruleset.Window) string {
 	if w.IsRate() {
-		return fmt.Sprintf("rate %v %d/%d", w.Per.Duration(), w.Max, w.Burst)
+		return fmt.Sprintf("rate %v %d/%d", w.Rate(), w.Max, w.Burst)
 	}
 	return w.ID()
 }
@@ -88,10 +88,10 @@ func (l *Limiter) acquire(identity string, w *ruleset.Window, zone *time.Locatio
 			if c.burst == 0 {
 				c.burst = int(w.Max)
 			}
-			c.rate = rate.Limit(float64(w.Max) / w.Per.Duration().Seconds())
+			c.rate = rate.Limit(float64(w.Max) / w.Rate().Seconds())
 			c.class = rateClass(c.rate, c.burst)
 		} else {
-			c.class = class{span: w.Per, zone: zone.String()}
+			c.class = class{period: w.Period(), zone: zone.String()}
 		}
 		l.counters[identity] = c
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Decision is the verdict of the limits on a hit.
@@ -38,7 +39,7 @@ func (d *Decision) WriteHeader(h http.Header) {
 	if d.Window != nil {
 		h.Set("RateLimit-Limit", strconv.FormatInt(d.Max, 10))
 		h.Set("RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
-		if d.Window.Per != ruleset.PerCampaign {
+		if d.Window.Period() != calendar.All {
 			h.Set("RateLimit-Reset", strconv.FormatInt(seconds(d.Reset), 10))
 		}
 	}

@@ -129,7 +129,7 @@ func TestNoRoom(t *testing.T) {
 		if !w.IsRate() {
 			h := &Hit{List: poll, IP: attacker(1)}
 			quotas, _ := r.AppendQuotas(nil, h, noon, secret)
-			start, _ := w.Bounds(noon.AddDate(0, 0, 1), time.UTC)
+			start, _ := w.Period().Bounds(noon.AddDate(0, 0, 1), time.UTC)
 			r.Learn(hit.UsedQuota{List: "poll", Rule: "test", Window: w.ID(), Start: start.Unix(), Key: quotas[0].Key, Count: 5})
 			if d := r.Take(h, quotas, noon.AddDate(0, 0, 1)); d.Refused == nil {
 				t.Error("a key that is used up is admitted")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // dimensions are the values that a limit counts by.
@@ -131,13 +132,11 @@ func mix(x uint64) uint64 {
 
 // AppendQuotas appends the quotas of a vote that the aggregator enforces: one for
 // each calendar window of each limit that applies. secret returns the secret of
-// the current period, which begins at start: a day in the list's zone, for
-// windows up to a day; a week; a month; or a campaign, which begins at the zero
-// time. If a secret is missing, AppendQuotas returns dst unchanged, and false.
+// the window's term in the list's zone. If it is missing, AppendQuotas returns dst unchanged, and false.
 //
 // A key also depends on list, limit and window, so that the store does not reveal
 // which keys of two of them belong to the same person.
-func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(p ruleset.Span, start time.Time) []byte) ([]hit.Quota, bool) {
+func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(term calendar.Period, start time.Time) []byte) ([]hit.Quota, bool) {
 	list := r.list(h)
 	if list == nil {
 		return dst, true
@@ -155,8 +154,8 @@ func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func
 			if w.isRate {
 				continue
 			}
-			p, start := secretOf(w.window.Per, now, list.zone)
-			key := secret(p, start)
+			term := w.window.Period().Term()
+			key := secret(term, term.Start(now, list.zone))
 			if len(key) == 0 {
 				return dst[:before], false
 			}
@@ -174,16 +173,4 @@ func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func
 		}
 	}
 	return dst, true
-}
-
-// secretOf returns the kind of secret for the keys of a window. Edges forget that
-// secret soon after the window ends.
-func secretOf(per ruleset.Span, now time.Time, zone *time.Location) (ruleset.Span, time.Time) {
-	switch per {
-	case ruleset.PerMinute, ruleset.PerHour:
-		per = ruleset.PerDay
-	}
-	w := ruleset.Window{Per: per}
-	start, _ := w.Bounds(now, zone)
-	return per, start
 }

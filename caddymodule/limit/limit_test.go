@@ -13,6 +13,7 @@ import (
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -93,7 +94,7 @@ func TestRetryAfter(t *testing.T) {
 // TestShared is a bonus over a shared count: hits of all channels use it up.
 func TestShared(t *testing.T) {
 	t.Parallel()
-	for _, per := range []ruleset.Span{"minute", "day"} {
+	for _, per := range []string{"minute", "day"} {
 		limit := perUser("test", ruleset.Window{Max: 3, Per: per})
 		limit.Bonus = map[string]int64{"mail": 2}
 		r, articles, _ := bind(t, New(100), limit)
@@ -169,7 +170,7 @@ func TestOneStep(t *testing.T) {
 		goroutines, hits = 16, 400
 		all, each        = 500, 60
 	)
-	for _, per := range []ruleset.Span{"second", "day"} {
+	for _, per := range []string{"second", "day"} {
 		r, articles, _ := bind(t, New(1<<18),
 			perUser("each", ruleset.Window{Max: each, Per: per}, ruleset.Window{Max: 1e9, Per: "month"}),
 			&ruleset.Limit{Name: "all", By: []ruleset.Dimension{ruleset.ByItem}, Windows: []ruleset.Window{{Max: all, Per: per}}},
@@ -252,7 +253,7 @@ func TestEverythingAtOnce(t *testing.T) {
 					r.Reset("a", h, quotas)
 				case 4:
 					for _, q := range quotas {
-						start, _ := limits[0].Window("day").Bounds(now, time.UTC)
+						start, _ := limits[0].Window("day").Period().Bounds(now, time.UTC)
 						r.Learn(hit.UsedQuota{List: "poll", Rule: q.Rule, Window: q.Window, Key: q.Key, Start: start.Unix(), Count: 50})
 					}
 				case 5:
@@ -320,7 +321,7 @@ func TestAppendQuotas(t *testing.T) {
 	one, two := New(100).Bind(rs.Limits, rs.Lists), New(100).Bind(rs.Limits, rs.Lists)
 	h := &Hit{List: rs.Lists[0], Item: "a", User: "ann"}
 	var asked []string
-	quotas, ok := one.AppendQuotas(nil, h, noon, func(p ruleset.Span, start time.Time) []byte {
+	quotas, ok := one.AppendQuotas(nil, h, noon, func(p calendar.Period, start time.Time) []byte {
 		asked = append(asked, fmt.Sprint(p, " ", start.Format(time.RFC3339)))
 		return secret(p, start)
 	})
@@ -329,7 +330,7 @@ func TestAppendQuotas(t *testing.T) {
 	}
 	want := []string{
 		"day 2026-11-19T23:00:00Z", "day 2026-11-19T23:00:00Z", "day 2026-11-19T23:00:00Z",
-		"week 2026-11-15T23:00:00Z", "month 2026-10-31T23:00:00Z", "campaign 0001-01-01T00:00:00Z",
+		"week 2026-11-15T23:00:00Z", "month 2026-10-31T23:00:00Z", "all 0001-01-01T00:00:00Z",
 		"day 2026-11-19T23:00:00Z",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
@@ -351,8 +352,8 @@ func TestAppendQuotas(t *testing.T) {
 	}
 
 	before := []hit.Quota{{Rule: "before"}}
-	if got, ok := one.AppendQuotas(before, h, noon, func(p ruleset.Span, start time.Time) []byte {
-		if p == ruleset.PerMonth {
+	if got, ok := one.AppendQuotas(before, h, noon, func(p calendar.Period, start time.Time) []byte {
+		if p == calendar.Month {
 			return nil
 		}
 		return secret(p, start)
@@ -371,7 +372,7 @@ func TestKeyIsStable(t *testing.T) {
 		List: poll, Item: "a", Channel: "mail", Device: "mobile", IP: netip.MustParseAddr("192.0.2.1"),
 		VisitorIP: netip.MustParseAddr("2001:db8::1"), VisitorText: "Firefox",
 	}
-	quotas, _ := r.AppendQuotas(nil, h, noon, func(ruleset.Span, time.Time) []byte { return []byte("secret") })
+	quotas, _ := r.AppendQuotas(nil, h, noon, func(calendar.Period, time.Time) []byte { return []byte("secret") })
 	if want := uint64(4319549467916112113); len(quotas) != 1 || quotas[0].Key != want {
 		t.Errorf("AppendQuotas = %v, want the key %d", quotas, want)
 	}

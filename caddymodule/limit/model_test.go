@@ -66,8 +66,8 @@ func (m *model) windows(h *Hit, only string, t time.Time) []*modelWindow {
 			id := m.identity(l, w, h.List.Name) + key
 			if h.List.Votes != nil && !w.IsRate() {
 				per := w.Per
-				if per == ruleset.PerMinute || per == ruleset.PerHour {
-					per = ruleset.PerDay
+				if per == "minute" || per == "hour" {
+					per = "day"
 				}
 				id += modelLabel(per, t, h.List.Location())
 			}
@@ -142,19 +142,19 @@ func modelKey(l *ruleset.Limit, h *Hit) string {
 }
 
 // modelLabel names the calendar window that holds t by what a calendar shows.
-func modelLabel(per ruleset.Span, t time.Time, zone *time.Location) string {
+func modelLabel(per string, t time.Time, zone *time.Location) string {
 	l := t.In(zone)
 	switch per {
-	case ruleset.PerMinute:
+	case "minute":
 		return l.Format("2006-01-02 15:04 -0700")
-	case ruleset.PerHour:
+	case "hour":
 		return l.Format("2006-01-02 15 -0700")
-	case ruleset.PerDay:
+	case "day":
 		return l.Format("2006-01-02")
-	case ruleset.PerWeek:
+	case "week":
 		year, week := l.ISOWeek()
 		return fmt.Sprint(year, " week ", week)
-	case ruleset.PerMonth:
+	case "month":
 		return l.Format("2006-01")
 	}
 	return "all"
@@ -182,7 +182,7 @@ func (w *modelWindow) max() int64 {
 // one, 0 when there is, -1 when never; and how long until all of it is there.
 func (w *modelWindow) room(t time.Time) (n int64, wait, full time.Duration) {
 	if w.window.IsRate() {
-		per := int64(w.window.Per.Duration())
+		per := int64(w.window.Rate())
 		w.refill(t)
 		level := w.state.level + w.bonus*per
 		if level >= 0 {
@@ -201,10 +201,10 @@ func (w *modelWindow) room(t time.Time) (n int64, wait, full time.Duration) {
 		}
 	}
 	n = max(n, 0)
-	if w.window.Per == ruleset.PerCampaign {
+	if w.window.Per == "campaign" {
 		full = -1
 	} else {
-		_, end := w.window.Bounds(t, w.list.Location())
+		_, end := w.window.Period().Bounds(t, w.list.Location())
 		full = end.Sub(t)
 	}
 	if n == 0 {
@@ -217,7 +217,7 @@ func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
 // refill lets time pass for a bucket.
 func (w *modelWindow) refill(t time.Time) {
-	s, capacity := w.state, w.window.Burst*int64(w.window.Per.Duration())
+	s, capacity := w.state, w.window.Burst*int64(w.window.Rate())
 	if !s.made {
 		s.made, s.level, s.last = true, capacity, t
 	}
@@ -232,7 +232,7 @@ func (w *modelWindow) refill(t time.Time) {
 func (w *modelWindow) charge(t time.Time, n int64) {
 	if w.window.IsRate() {
 		w.refill(t)
-		per := int64(w.window.Per.Duration())
+		per := int64(w.window.Rate())
 		w.state.level = min(w.state.level-n*per, w.window.Burst*per)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 var oneSequence = flag.Uint64("sequence", 0, "play only this random sequence, and print it")
@@ -114,7 +115,7 @@ func (p *play) limit(name string) *ruleset.Limit {
 		l.IPv4Prefix = pick(p, []int{0, 32, 24, 23, 8})
 		l.IPv6Prefix = pick(p, []int{0, 128, 64, 63, 33, 32})
 	}
-	spans := []ruleset.Span{"second", "minute", "10s", "1500ms", "hour", "day", "week", "month", "campaign"}
+	spans := []string{"second", "minute", "10s", "1500ms", "hour", "day", "week", "month", "campaign"}
 	for _, span := range some(p, spans, 1) {
 		w := ruleset.Window{Per: span, Max: 1 + p.Int64N(4)}
 		if w.IsRate() && p.IntN(2) == 0 {
@@ -208,7 +209,7 @@ func (p *play) wait() {
 	}
 }
 
-func secret(p ruleset.Span, start time.Time) []byte {
+func secret(p calendar.Period, start time.Time) []byte {
 	return fmt.Appendf(nil, "secret of the %s of %v", p, start)
 }
 
@@ -348,7 +349,7 @@ func (p *play) learn(t *testing.T, h *Hit) {
 	q := pick(p, quotas)
 	n := p.Int64N(6)
 	limit := p.model.rules.Limit(q.Rule)
-	start, end := limit.Window(q.Window).Bounds(p.now, h.List.Location())
+	start, end := limit.Window(q.Window).Period().Bounds(p.now, h.List.Location())
 	if !end.IsZero() {
 		switch p.IntN(6) {
 		case 0: // another edge's clock is ahead

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // sketch estimates the counts of keys that do not fit into the table: a count-min
@@ -36,8 +36,8 @@ const (
 // class identifies windows that begin and end together.
 type class struct {
 	// Of calendar windows.
-	span ruleset.Span
-	zone string
+	period calendar.Period
+	zone   string
 	// Of rates: the time in seconds in which an empty bucket refills. The
 	// estimate treats it as a window that admits a whole bucket.
 	fill int64

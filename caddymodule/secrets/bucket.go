@@ -41,7 +41,7 @@ func (s *Secrets) share(ctx context.Context, now time.Time, ids []secretID) erro
 	buckets := make(map[string]jetstream.KeyValue)
 	var errs []error
 	for _, id := range ids {
-		bucket := id.kind.bucket()
+		bucket := hit.Buckets[string(id.term)]
 		kv, ok := buckets[bucket.Name]
 		if !ok {
 			var err error

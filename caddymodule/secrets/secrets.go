@@ -17,6 +17,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 const (
@@ -67,9 +68,9 @@ type secret struct {
 	checked time.Time // when the bucket last had it
 }
 
-// need is a kind of secret that the edge always needs, for periods in a zone.
+// need is the term of secrets that the edge always needs, in a zone.
 type need struct {
-	kind secretKind
+	term calendar.Period
 	zone *time.Location
 }
 
@@ -77,28 +78,28 @@ type need struct {
 // poll of r those of the windows that the aggregator counts; and the lasting
 // secret, which identifies users in votes. r may be nil.
 func neededBy(r *ruleset.Rules) []need {
-	needs := []need{{daySecret, time.UTC}}
+	needs := []need{{calendar.Day, time.UTC}}
 	if r == nil {
 		return needs
 	}
-	add := func(kind secretKind, zone *time.Location) {
-		same := func(n need) bool { return n.kind == kind && n.zone.String() == zone.String() }
+	add := func(term calendar.Period, zone *time.Location) {
+		same := func(n need) bool { return n.term == term && n.zone.String() == zone.String() }
 		if !slices.ContainsFunc(needs, same) {
-			needs = append(needs, need{kind, zone})
+			needs = append(needs, need{term, zone})
 		}
 	}
 	for _, list := range r.Lists {
 		if list.Votes == nil {
 			continue
 		}
-		add(lastingSecret, time.UTC)
+		add(calendar.All, time.UTC)
 		for _, l := range r.Limits {
 			if !l.AppliesToList(list.Name) {
 				continue
 			}
 			for i := range l.Windows {
-				if w := &l.Windows[i]; !w.IsRate() && kindOf(w.Per) != lastingSecret {
-					add(kindOf(w.Per), list.Location())
+				if w := &l.Windows[i]; !w.IsRate() && w.Period() != calendar.All {
+					add(w.Period().Term(), list.Location())
 				}
 			}
 		}
@@ -119,10 +120,10 @@ func (s *Secrets) Check() {
 // blocks.
 func (s *Secrets) OfDay(t time.Time) []byte { return s.of(utcDay(t)).Key }
 
-// Shared returns the secret of quotas for the period that begins at start, or nil
+// Shared returns the secret of quotas for the term that begins at start, or nil
 // if this edge does not know that all edges share it.
-func (s *Secrets) Shared(p ruleset.Span, start time.Time) []byte {
-	v := (*s.table.Load())[secretOf(kindOf(p), start)]
+func (s *Secrets) Shared(term calendar.Period, start time.Time) []byte {
+	v := (*s.table.Load())[secretOf(term, start)]
 	if v == nil || !v.Shared {
 		return nil
 	}
@@ -216,13 +217,12 @@ func (s *Secrets) prepare(ctx context.Context) error {
 // wanted returns the needed secrets of the current and the next periods.
 func (s *Secrets) wanted(now time.Time) (current, next []secretID) {
 	for _, n := range neededBy(s.rules()) {
-		p := n.kind.period()
-		start := p.Start(now, n.zone)
+		start, end := n.term.Bounds(now, n.zone)
 		for _, want := range []struct {
 			ids   *[]secretID
 			start time.Time
-		}{{&current, start}, {&next, p.Add(start, 1, n.zone)}} {
-			if id := secretOf(n.kind, want.start); !slices.Contains(current, id) && !slices.Contains(next, id) {
+		}{{&current, start}, {&next, end}} {
+			if id := secretOf(n.term, want.start); !slices.Contains(current, id) && !slices.Contains(next, id) {
 				*want.ids = append(*want.ids, id)
 			}
 		}

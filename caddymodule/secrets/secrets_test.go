@@ -23,6 +23,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // patience bounds every wait; nothing takes that long unless it fails.
@@ -148,7 +149,7 @@ func TestFileThatCannotBeRead(t *testing.T) {
 func TestBadSecretInTheBucket(t *testing.T) {
 	_, nc := startNATS(t)
 	day := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	kv, err := openBucket(t.Context(), nc, hit.DayBucket)
+	kv, err := openBucket(t.Context(), nc, hit.Buckets["day"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +172,11 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := openBucket(t.Context(), nc, hit.DayBucket)
+	kv, err := openBucket(t.Context(), nc, hit.Buckets["day"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := js.Stream(t.Context(), "KV_"+hit.DayBucket.Name); err != nil || info.CachedInfo().Config.MaxAge != hit.DayBucket.TTL {
+	if info, err := js.Stream(t.Context(), "KV_"+hit.Buckets["day"].Name); err != nil || info.CachedInfo().Config.MaxAge != hit.Buckets["day"].TTL {
 		t.Errorf("secrets are kept for ever: %v", err)
 	}
 	watch, err := kv.WatchAll(t.Context())
@@ -209,37 +210,37 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		kind secretKind
+		term calendar.Period
 		time string
 		zone *time.Location
 		name string
 	}{
-		{daySecret, "1969-12-31T23:59:59Z", time.UTC, "1969-12-31"},
-		{daySecret, "1970-01-01T00:00:00Z", time.UTC, "1970-01-01"},
-		{daySecret, "2026-11-20T23:59:59.999Z", time.UTC, "2026-11-20"},
-		{daySecret, "2026-11-21T00:30:00+01:00", time.UTC, "2026-11-20"},
-		{daySecret, "2026-11-21T00:30:00+01:00", berlin, "day-20261120T230000Z"},
-		{weekSecret, "2026-11-20T12:00:00Z", time.UTC, "week-20261116T000000Z"},
-		{weekSecret, "2026-11-20T12:00:00Z", berlin, "week-20261115T230000Z"},
-		{monthSecret, "2026-11-20T12:00:00Z", berlin, "month-20261031T230000Z"},
-		{lastingSecret, "2026-11-20T12:00:00Z", berlin, "lasting"},
+		{calendar.Day, "1969-12-31T23:59:59Z", time.UTC, "1969-12-31"},
+		{calendar.Day, "1970-01-01T00:00:00Z", time.UTC, "1970-01-01"},
+		{calendar.Day, "2026-11-20T23:59:59.999Z", time.UTC, "2026-11-20"},
+		{calendar.Day, "2026-11-21T00:30:00+01:00", time.UTC, "2026-11-20"},
+		{calendar.Day, "2026-11-21T00:30:00+01:00", berlin, "day-20261120T230000Z"},
+		{calendar.Week, "2026-11-20T12:00:00Z", time.UTC, "week-20261116T000000Z"},
+		{calendar.Week, "2026-11-20T12:00:00Z", berlin, "week-20261115T230000Z"},
+		{calendar.Month, "2026-11-20T12:00:00Z", berlin, "month-20261031T230000Z"},
+		{calendar.All, "2026-11-20T12:00:00Z", berlin, "lasting"},
 	} {
 		when, err := time.Parse(time.RFC3339, tt.time)
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := secretOf(tt.kind, tt.kind.period().Start(when, tt.zone))
+		id := secretOf(tt.term, tt.term.Start(when, tt.zone))
 		if id.String() != tt.name {
 			t.Errorf("the secret of %s in %v is %s, want %s", tt.time, tt.zone, id, tt.name)
 		}
 		if back, ok := parseSecretID(tt.name); !ok || back != id {
 			t.Errorf("%s was parsed as %v, %v", tt.name, back, ok)
 		}
-		if tt.kind == daySecret && tt.zone == time.UTC && utcDay(when) != id {
+		if tt.term == calendar.Day && tt.zone == time.UTC && utcDay(when) != id {
 			t.Errorf("the UTC day of %s is %s", tt.time, utcDay(when))
 		}
 	}
-	for _, name := range []string{"", "someday", "day-", "day-20261120", "day-20261120T000000Z", "lasting-20261120T000000Z", "year-20261120T000000Z", "2026-13-01"} {
+	for _, name := range []string{"", "someday", "day-", "day-20261120", "day-20261120T000000Z", "hour-20261120T130000Z", "all", "lasting-20261120T000000Z", "year-20261120T000000Z", "2026-13-01"} {
 		if id, ok := parseSecretID(name); ok {
 			t.Errorf("%q was parsed as %s", name, id)
 		}
@@ -323,14 +324,12 @@ func TestQuotas(t *testing.T) {
 
 	berlin, _ := time.LoadLocation("Europe/Berlin")
 	windows := []struct {
-		per  ruleset.Span
+		term calendar.Period
 		zone *time.Location
-	}{{ruleset.PerDay, berlin}, {ruleset.PerDay, time.UTC}, {ruleset.PerWeek, berlin}, {ruleset.PerMonth, time.UTC}, {ruleset.PerCampaign, berlin}}
+	}{{calendar.Day, berlin}, {calendar.Day, time.UTC}, {calendar.Week, berlin}, {calendar.Month, time.UTC}, {calendar.All, berlin}}
 	ask := func(s *Secrets, at time.Time) (keys [][]byte) {
 		for _, w := range windows {
-			win := ruleset.Window{Per: w.per}
-			start, _ := win.Bounds(at, w.zone)
-			keys = append(keys, s.Shared(w.per, start))
+			keys = append(keys, s.Shared(w.term, w.term.Start(at, w.zone)))
 		}
 		return keys
 	}
@@ -406,21 +405,21 @@ func TestLostBucket(t *testing.T) {
 		if err := s.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return s.Shared(ruleset.PerCampaign, time.Time{})
+		return s.Shared(calendar.All, time.Time{})
 	}
 	first := prepare(a)
 	streams := filepath.Join(server.Dir, "jetstream", "$G", "streams")
 	lose := func() {
 		t.Helper()
-		if _, err := os.Stat(filepath.Join(streams, "KV_"+hit.LastingBucket.Name)); err != nil {
+		if _, err := os.Stat(filepath.Join(streams, "KV_"+hit.Buckets["all"].Name)); err != nil {
 			t.Fatal("the files of the bucket are elsewhere: ", err)
 		}
-		if err := js.DeleteKeyValue(t.Context(), hit.LastingBucket.Name); err != nil {
+		if err := js.DeleteKeyValue(t.Context(), hit.Buckets["all"].Name); err != nil {
 			t.Fatal(err)
 		}
 		// The server renames the files and removes them later. A bucket of the same name
 		// that is deleted before that keeps its files, and with them its keys.
-		renamed := filepath.Join(streams, ".KV_"+hit.LastingBucket.Name)
+		renamed := filepath.Join(streams, ".KV_"+hit.Buckets["all"].Name)
 		deadline := time.After(patience)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()

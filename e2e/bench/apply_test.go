@@ -30,6 +30,7 @@ import (
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 var run = flag.Bool("measure", false, "measure; without it every benchmark here is skipped")
@@ -213,7 +214,7 @@ func check(t testing.TB, s store.Store, n int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all := stats.Periods[ruleset.All]; all.Views+all.Duplicates != n {
+	if all := stats.Periods[calendar.All]; all.Views+all.Duplicates != n {
 		t.Fatalf("%d views and %d duplicates are not %d hits", all.Views, all.Duplicates, n)
 	}
 }

@@ -67,7 +67,7 @@ func TestVoteChain(t *testing.T) {
 	s := startAggregator(t, nc, ruleset.MustCompile(ruleset.Config{
 		Lists: []*ruleset.ListConfig{{Name: "songs", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: []*ruleset.Limit{
-			{Name: "user", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 3, Per: ruleset.PerDay}, {Max: 10, Per: ruleset.PerCampaign}}},
+			{Name: "user", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 3, Per: "day"}, {Max: 10, Per: "campaign"}}},
 		},
 	}))
 	module := startCaddy(t, dir, "module", fmt.Sprintf(`hotboard {

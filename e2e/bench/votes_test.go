@@ -15,6 +15,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Votes of one poll: 50 options, 300,000 users.
@@ -29,7 +30,7 @@ func pollRules(t testing.TB) *ruleset.Rules {
 	return ruleset.MustCompile(ruleset.Config{
 		Lists: []*ruleset.ListConfig{{Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
 		Limits: []*ruleset.Limit{{Name: "user", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
-			{Max: 1, Per: ruleset.PerHour}, {Max: 2, Per: ruleset.PerDay}, {Max: 5, Per: ruleset.PerCampaign},
+			{Max: 1, Per: "hour"}, {Max: 2, Per: "day"}, {Max: 5, Per: "campaign"},
 		}}},
 	})
 }
@@ -53,11 +54,11 @@ func ballot(n int, end time.Time) (votes []hit.Hit, counted int64) {
 		room := true
 		for w := range windows {
 			votes[i].Quotas = append(votes[i].Quotas, hit.Quota{Rule: "user", Window: windows[w].ID(), Key: user})
-			start, _ := windows[w].Bounds(at, time.UTC)
+			start, _ := windows[w].Period().Bounds(at, time.UTC)
 			room = room && used[quota{windows[w].ID(), start.Unix(), user}] < windows[w].Max
 		}
 		for w := range windows {
-			if start, _ := windows[w].Bounds(at, time.UTC); room {
+			if start, _ := windows[w].Period().Bounds(at, time.UTC); room {
 				used[quota{windows[w].ID(), start.Unix(), user}]++
 			}
 		}
@@ -81,7 +82,7 @@ func applyVotes(t *testing.T, what string, s store.Store, n int, goal string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := stats.Periods[ruleset.All].Views; got != counted {
+	if got := stats.Periods[calendar.All].Views; got != counted {
 		t.Fatalf("%d votes are counted, their quotas let %d of %d through", got, counted, n)
 	}
 	row(what, fmt.Sprintf("%.0f votes/s", float64(n)/took.Seconds()), fmt.Sprintf("%d of %d counted", counted, n), "-", goal)

@@ -13,6 +13,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // changes are the rules of an installation whose operators change them all the
@@ -54,7 +55,7 @@ func (c *changes) randomRules() *ruleset.Rules {
 			Name:    name,
 			Dedup:   pick(c.rng, 0, ruleset.DefaultDedup, 3*ruleset.DefaultDedup),
 			Weights: pick(c.rng, nil, &ruleset.Weights{PV: 2, UV: 0.5}),
-			Boards:  pick(c.rng, nil, []ruleset.Period{ruleset.Hour}, []ruleset.Period{ruleset.Day, ruleset.All}),
+			Boards:  pick(c.rng, nil, []calendar.Period{calendar.Hour}, []calendar.Period{calendar.Day, calendar.All}),
 			Score: pick(c.rng, ruleset.Score{}, ruleset.Score{Model: ruleset.Accumulate}, ruleset.Score{Model: ruleset.Accumulate, Base: 3},
 				ruleset.Score{Model: ruleset.HalfLife}, ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(1e9 * 600)}),
 		}

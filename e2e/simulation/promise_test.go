@@ -30,7 +30,7 @@ const limitName = "most"
 
 func limits() []*ruleset.Limit {
 	return []*ruleset.Limit{{Name: limitName, By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{
-		{Max: inMinute, Per: ruleset.PerMinute, Calendar: true}, {Max: inCampaign, Per: ruleset.PerCampaign},
+		{Max: inMinute, Per: "minute", Calendar: true}, {Max: inCampaign, Per: "campaign"},
 	}}}
 }
 

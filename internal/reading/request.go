@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/hit"
-	"github.com/hotboard/hotboard/ruleset"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Hot is the name of the board ranked by the list's model. The other boards have
@@ -48,7 +48,7 @@ type Request struct {
 	List string `json:"list"`
 	// ID is an item's id, or several ids with zero bytes between them.
 	ID      string `json:"id,omitempty"`
-	Period  string `json:"period,omitempty"` // Hot or a ruleset.Period
+	Period  string `json:"period,omitempty"` // Hot or a calendar.Period
 	Limit   int    `json:"limit,omitempty"`  // 1 to MaxLimit
 	Offset  int    `json:"offset,omitempty"` // 0 to MaxOffset
 	Explain bool   `json:"explain,omitempty"`
@@ -215,7 +215,7 @@ func (r Request) parseBoard(values url.Values, defaultList string) (Request, *Er
 		r.List = s
 	}
 	if s := values.Get("period"); s != "" {
-		if s != Hot && !ruleset.Period(s).Valid() {
+		if s != Hot && !calendar.Period(s).Valid() {
 			return Request{}, BadRequest("bad_period", "Unknown period %.40q; use hot, hour, day, week, month or all.", s)
 		}
 		r.Period = s

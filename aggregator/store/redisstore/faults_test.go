@@ -12,6 +12,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/redisstore"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 var all, seeded = store.Set{List: "articles", Name: "all"}, store.Set{List: "articles", Name: "halflife:24h"}
@@ -39,7 +40,7 @@ func memoCommit(from, to int, value uint32, keys ...uint64) *store.Commit {
 }
 
 func memo(key uint64) store.Memo {
-	return store.Memo{List: "articles", Term: store.Day, Start: 86400, Key: key}
+	return store.Memo{List: "articles", Term: calendar.Day, Start: 86400, Key: key}
 }
 
 // memos reads memos; -1 means none.

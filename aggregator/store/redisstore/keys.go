@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // All keys in Redis. <prefix> is Options.Prefix, "hotboard" by default; <n> is
@@ -92,7 +93,7 @@ func (k keys) totals() string                { return k.prefix + "totals" }
 func (k keys) lease() string                 { return k.prefix + "lease" }
 
 func (k keys) memos(id bucketID) string {
-	return k.prefix + id.term.String() + ":" + escapeList(id.list) + ":" + strconv.FormatInt(id.start, 10) + ":" + strconv.Itoa(id.bucket)
+	return k.prefix + id.term.Name(calendar.Ever) + ":" + escapeList(id.list) + ":" + strconv.FormatInt(id.start, 10) + ":" + strconv.Itoa(id.bucket)
 }
 
 func (k keys) canaries() []string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 func TestKeysOfSetsDiffer(t *testing.T) {
@@ -15,7 +16,7 @@ func TestKeysOfSetsDiffer(t *testing.T) {
 	if got, want := k.score(store.Set{List: "articles", Name: "day:20261120T000000Z"}), "hotboard:{s7}:score:articles:day:20261120T000000Z"; got != want {
 		t.Errorf("key %s, want %s", got, want)
 	}
-	if got, want := k.memos(bucketID{"articles", store.Month, 1795132800, 255}), "hotboard:{s7}:month:articles:1795132800:255"; got != want {
+	if got, want := k.memos(bucketID{"articles", calendar.Month, 1795132800, 255}), "hotboard:{s7}:month:articles:1795132800:255"; got != want {
 		t.Errorf("key %s, want %s", got, want)
 	}
 	seen := map[string]store.Set{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // buckets is the number of Redis keys for the memos of a term of a list of views in
@@ -18,7 +19,7 @@ const buckets = 256
 // bucketID identifies a Redis key that holds memos: one bucket of a list and term.
 type bucketID struct {
 	list   string
-	term   store.Term
+	term   calendar.Period
 	start  int64 // seconds since the Unix epoch
 	bucket int
 }

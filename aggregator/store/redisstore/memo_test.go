@@ -14,6 +14,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // TestBuckets checks that a bucket tells the byte of the key that its records leave
@@ -50,7 +51,7 @@ func TestMemoCacheIsBounded(t *testing.T) {
 	caches := newMemoCaches(4, time.Hour, maxBytes)
 	fill := func(c *memoCache, n int) {
 		for i := range n {
-			b := c.get(bucketID{"articles", store.Ever, 0, i}, time.Now())
+			b := c.get(bucketID{"articles", calendar.All, 0, i}, time.Now())
 			for key := range uint64(32) {
 				b.set(key, 1)
 			}
@@ -83,7 +84,7 @@ type memoTest struct {
 	redis *redis.Client
 	now   time.Time
 	at    store.Position
-	term  store.Term
+	term  calendar.Period
 }
 
 func newMemoTest(t *testing.T, o Options) *memoTest {
@@ -95,7 +96,7 @@ func newMemoTest(t *testing.T, o Options) *memoTest {
 	}
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: r.Socket})
 	t.Cleanup(func() { _, _ = s.Close(), c.Close() }) // the server ends with the test
-	mt := &memoTest{T: t, s: s, redis: c, now: time.Now(), term: store.Day}
+	mt := &memoTest{T: t, s: s, redis: c, now: time.Now(), term: calendar.Day}
 	s.now = func() time.Time { return mt.now }
 	return mt
 }
@@ -225,7 +226,7 @@ func TestHowLongMemosLive(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	mt := newMemoTest(t, Options{MemoKeep: 3 * day})
-	for term, want := range map[store.Term]time.Duration{store.Day: 4 * day, store.Week: 10 * day, store.Month: 34 * day, store.Ever: -1} {
+	for term, want := range map[calendar.Period]time.Duration{calendar.Day: 4 * day, calendar.Week: 10 * day, calendar.Month: 34 * day, calendar.All: -1} {
 		mt.term = term
 		mt.commit(10, 1)
 		for _, when := range []string{"written", "read from Redis"} {
@@ -236,7 +237,7 @@ func TestHowLongMemosLive(t *testing.T) {
 			mt.expect("read", 10, 1)
 		}
 	}
-	mt.term = store.Ever
+	mt.term = calendar.All
 	mt.now = mt.now.Add(1000 * day)
 	mt.commit(20, 1)
 	mt.expect("years later", 20, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/redisstore"
 	"github.com/hotboard/hotboard/e2e/services"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // maxBytesPerMemo is the most bytes of Redis memory for one memo.
@@ -40,7 +41,7 @@ func TestMemoryPerMemo(t *testing.T) {
 			cm := &store.Commit{From: at[shard], To: to}
 			for range batch {
 				cm.Memos = append(cm.Memos, store.MemoValue{
-					Memo:  store.Memo{List: "articles", Term: store.Day, Start: 1_795_132_800, Key: random.Uint64()},
+					Memo:  store.Memo{List: "articles", Term: calendar.Day, Start: 1_795_132_800, Key: random.Uint64()},
 					Value: random.Uint32N(86_400_000),
 				})
 			}

@@ -2,10 +2,12 @@ package sqlitestore
 
 import (
 	"database/sql"
+	"maps"
 	"math"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Memos are removed some time after the end of their term, counted from the last
@@ -17,10 +19,13 @@ const (
 	pruneRows = 5000
 )
 
+// termNumbers has the number of each term in the file.
+var termNumbers = map[calendar.Period]int64{calendar.Day: 1, calendar.Week: 2, calendar.Month: 3, calendar.All: 4}
+
 // termKey identifies a term of a list.
 type termKey struct {
 	list  int64 // row of the list
-	term  store.Term
+	term  calendar.Period
 	start int64 // seconds since the Unix epoch
 }
 
@@ -59,7 +64,7 @@ func (w *write) term(t *terms, k termKey, now time.Time) (int64, error) {
 		}
 		_, err := w.one("INSERT INTO term (list_id, term, start, expires) VALUES (?, ?, ?, ?) "+
 			"ON CONFLICT (list_id, term, start) DO UPDATE SET expires = excluded.expires RETURNING id",
-			[]any{k.list, int64(k.term), k.start, expires}, &r.id)
+			[]any{k.list, termNumbers[k.term], k.start, expires}, &r.id)
 		if err != nil {
 			return 0, err
 		}
@@ -92,7 +97,7 @@ func (w *write) memos(memos []store.MemoValue, t *terms, now time.Time) error {
 func readMemos(se *session, shard int, want []store.Memo, values []int64) error {
 	type termOf struct {
 		list  string
-		term  store.Term
+		term  calendar.Period
 		start int64
 	}
 	byTerm := map[termOf][]int{}
@@ -104,7 +109,7 @@ func readMemos(se *session, shard int, want []store.Memo, values []int64) error 
 	for t, indexes := range byTerm {
 		var id int64
 		found, err := se.one("SELECT term.id FROM list JOIN term ON list_id = list.id WHERE shard = ? AND name = ? AND term = ? AND start = ?",
-			[]any{shard, t.list, int64(t.term), t.start}, &id)
+			[]any{shard, t.list, termNumbers[t.term], t.start}, &id)
 		if err != nil {
 			return err
 		}
@@ -138,8 +143,7 @@ func (t *terms) prune(se *session, now time.Time) error {
 		return nil
 	}
 	var id int64
-	var k termKey
-	found, err := se.one("SELECT id, list_id, term, start FROM term WHERE expires < ? LIMIT 1", []any{now.UnixMilli()}, &id, &k.list, &k.term, &k.start)
+	found, err := se.one("SELECT id FROM term WHERE expires < ? LIMIT 1", []any{now.UnixMilli()}, &id)
 	if err != nil {
 		return err
 	}
@@ -148,7 +152,7 @@ func (t *terms) prune(se *session, now time.Time) error {
 		return nil
 	}
 	// Forgotten whether this is committed or not: the next use reads it again.
-	delete(t.known, k)
+	maps.DeleteFunc(t.known, func(_ termKey, r termRow) bool { return r.id == id })
 	n, err := se.affected("DELETE FROM memo WHERE term_id = ?1 AND key <= "+
 		"coalesce((SELECT key FROM memo WHERE term_id = ?1 ORDER BY key LIMIT 1 OFFSET ?2), ?3)",
 		id, pruneRows-1, int64(math.MaxInt64))

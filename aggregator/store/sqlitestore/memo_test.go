@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // memoTest is a store with a clock that the test moves.
@@ -40,9 +41,9 @@ func (t *memoTest) commit(memos ...store.Memo) {
 }
 
 // rows returns the number of memos of the term that begins at start.
-func (t *memoTest) rows(term store.Term, start int64) (terms, memos int) {
+func (t *memoTest) rows(term calendar.Period, start int64) (terms, memos int) {
 	t.Helper()
-	err := t.s.file.Load().reader.QueryRow("SELECT count(DISTINCT term.id), count(memo.key) FROM term LEFT JOIN memo ON term_id = id WHERE term = ? AND start = ?", term, start).
+	err := t.s.file.Load().reader.QueryRow("SELECT count(DISTINCT term.id), count(memo.key) FROM term LEFT JOIN memo ON term_id = id WHERE term = ? AND start = ?", termNumbers[term], start).
 		Scan(&terms, &memos)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func (t *memoTest) rows(term store.Term, start int64) (terms, memos int) {
 	return terms, memos
 }
 
-func memo(term store.Term, start int64, key uint64) store.Memo {
+func memo(term calendar.Period, start int64, key uint64) store.Memo {
 	return store.Memo{List: "articles", Term: term, Start: start, Key: key}
 }
 
@@ -66,35 +67,35 @@ func TestMemosAreTidied(t *testing.T) {
 	)
 	var memos []store.Memo
 	for i := range uint64(keys) {
-		memos = append(memos, memo(store.Day, old, i*0x9e3779b97f4a7c15))
+		memos = append(memos, memo(calendar.Day, old, i*0x9e3779b97f4a7c15))
 	}
 	mt.commit(memos...)
 	for range 9 { // written to every day: kept, however old the hits are
 		mt.now = mt.now.Add(24 * time.Hour)
-		mt.commit(memo(store.Day, old, 1), memo(store.Day, fresh, 1))
+		mt.commit(memo(calendar.Day, old, 1), memo(calendar.Day, fresh, 1))
 	}
-	if _, got := mt.rows(store.Day, old); got != keys+1 {
+	if _, got := mt.rows(calendar.Day, old); got != keys+1 {
 		t.Fatalf("%d memos of the day that is written to, want %d", got, keys+1)
 	}
 	for range 10 {
 		mt.now = mt.now.Add(24 * time.Hour)
-		mt.commit(memo(store.Day, fresh, 1))
+		mt.commit(memo(calendar.Day, fresh, 1))
 	}
 	for want := keys + 1 - pruneRows; want > 0; want -= pruneRows {
-		if _, got := mt.rows(store.Day, old); got != want {
+		if _, got := mt.rows(calendar.Day, old); got != want {
 			t.Fatalf("%d memos left, want %d", got, want)
 		}
-		mt.commit(memo(store.Day, fresh, 1))
+		mt.commit(memo(calendar.Day, fresh, 1))
 	}
-	if terms, got := mt.rows(store.Day, old); terms != 0 || got != 0 {
+	if terms, got := mt.rows(calendar.Day, old); terms != 0 || got != 0 {
 		t.Errorf("%d terms and %d memos left, want none", terms, got)
 	}
-	if _, got := mt.rows(store.Day, fresh); got != 1 {
+	if _, got := mt.rows(calendar.Day, fresh); got != 1 {
 		t.Errorf("%d memos of the other day, want 1", got)
 	}
 	// A removed day can come back.
-	mt.commit(memo(store.Day, old, 7))
-	if terms, got := mt.rows(store.Day, old); terms != 1 || got != 1 {
+	mt.commit(memo(calendar.Day, old, 7))
+	if terms, got := mt.rows(calendar.Day, old); terms != 1 || got != 1 {
 		t.Errorf("%d terms and %d memos of a day that came back, want 1 and 1", terms, got)
 	}
 }
@@ -104,11 +105,11 @@ func TestHowLongMemosLive(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for _, tt := range []struct {
-		term store.Term
+		term calendar.Period
 		keep time.Duration
 		days int
 	}{
-		{store.Day, 0, 9}, {store.Week, 0, 15}, {store.Month, 0, 39}, {store.Ever, 0, 0}, {store.Day, 20 * day, 21},
+		{calendar.Day, 0, 9}, {calendar.Week, 0, 15}, {calendar.Month, 0, 39}, {calendar.All, 0, 0}, {calendar.Day, 20 * day, 21},
 	} {
 		term, days := tt.term, tt.days
 		mt := newMemoTest(t, tt.keep)

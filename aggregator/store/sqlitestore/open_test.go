@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -112,7 +113,7 @@ func commitForever(path string) error {
 		c.Totals = map[store.Set]store.Totals{all: {Views: int64(n)}}
 		for i := range 50 {
 			c.Scores[all][fmt.Sprint("item", i)] = store.Tally{Score: float64(n)}
-			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "articles", Term: store.Day, Key: uint64(i)}, Value: uint32(n)})
+			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "articles", Term: calendar.Day, Key: uint64(i)}, Value: uint32(n)})
 		}
 		if err := s.Commit(ctx, 0, c); err != nil {
 			return err
@@ -167,7 +168,7 @@ func TestKill(t *testing.T) {
 			t.Errorf("round %d: at %d the edge is at %d", round, n, state.Producers["edge"])
 		}
 		have, err := s.Read(t.Context(), 0, &store.Want{
-			Memos:  []store.Memo{{List: "articles", Term: store.Day, Key: 0}, {List: "articles", Term: store.Day, Key: 49}},
+			Memos:  []store.Memo{{List: "articles", Term: calendar.Day, Key: 0}, {List: "articles", Term: calendar.Day, Key: 49}},
 			Scores: map[store.Set][]string{all: {"item0", "item49"}},
 			Totals: []store.Set{all},
 			Whole:  []store.Set{seeded},

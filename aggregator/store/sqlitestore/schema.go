@@ -105,10 +105,10 @@ CREATE TABLE visitors (
 	sketch   BLOB NOT NULL
 ) STRICT;
 
--- The memos (store.Memo) of a list and term: term is the number of the
--- store.Term, start its beginning in seconds since the Unix epoch. expires is
--- when they may go, by this machine's clock, in milliseconds since the Unix
--- epoch, give or take an hour; NULL for never.
+-- The memos (store.Memo) of a list and term: term is its number in termNumbers,
+-- start its beginning in seconds since the Unix epoch. expires is when they may
+-- go, by this machine's clock, in milliseconds since the Unix epoch, give or take
+-- an hour; NULL for never.
 CREATE TABLE term (
 	id      INTEGER PRIMARY KEY,
 	list_id INTEGER NOT NULL,

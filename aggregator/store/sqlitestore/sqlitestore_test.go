@@ -15,6 +15,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
 	"github.com/hotboard/hotboard/aggregator/store/storetest"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 func open(t testing.TB, path string, shards int) *sqlitestore.Store {
@@ -68,7 +69,7 @@ func TestFailedCommit(t *testing.T) {
 	commit := func(seq uint64) error {
 		return s.Commit(t.Context(), 0, &store.Commit{
 			From: store.Position{Seq: seq - 1}, To: store.Position{Seq: seq},
-			Memos:    []store.MemoValue{{Memo: store.Memo{List: "articles", Term: store.Day, Key: seq}, Value: uint32(seq)}},
+			Memos:    []store.MemoValue{{Memo: store.Memo{List: "articles", Term: calendar.Day, Key: seq}, Value: uint32(seq)}},
 			Items:    map[string]map[string]store.Item{"articles": {fmt.Sprint("item", seq): {First: int64(seq)}}},
 			Scores:   map[store.Set]map[string]store.Tally{all: {fmt.Sprint("item", seq): {Score: float64(seq)}}},
 			Visitors: map[store.Set][]uint64{all: {seq}},

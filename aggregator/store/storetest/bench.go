@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Benchmark commits hits like a fold: deduplicated, on five boards, an index of
@@ -54,7 +55,7 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 			}
 			visitor := random.Uint64N(visitors)
 			hits[i] = view{item, (uint64(item)<<32 | visitor) * 0x9e3779b97f4a7c15}
-			want.Memos = append(want.Memos, store.Memo{List: list, Term: store.Day, Start: day, Key: hits[i].pair})
+			want.Memos = append(want.Memos, store.Memo{List: list, Term: calendar.Day, Start: day, Key: hits[i].pair})
 			if _, ok := index[item]; !ok {
 				index[item] = len(touched)
 				touched = append(touched, names[item])

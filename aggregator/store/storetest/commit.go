@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 var board = store.Set{List: "articles", Name: "day:20261120T000000Z"}
@@ -20,7 +21,7 @@ func testEmpty(t *testing.T, b Backend) {
 	equal(t, "position", must[store.Position](t)(s.Position(ctx, 0)), store.Position{})
 	equal(t, "producer", must[map[int]uint64](t)(s.Producer(ctx, "edge")), map[int]uint64{})
 	have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
-		Memos:  []store.Memo{{List: "articles", Term: store.Day, Key: 1}},
+		Memos:  []store.Memo{{List: "articles", Term: calendar.Day, Key: 1}},
 		Items:  map[string][]string{"articles": {"a"}},
 		Scores: map[store.Set][]string{board: {"a", "b"}},
 		Totals: []store.Set{board},
@@ -179,7 +180,7 @@ func everything(to store.Position, value int64) *store.Commit {
 }
 
 func everyMemo(key uint64) store.Memo {
-	return store.Memo{List: "everything", Term: store.Day, Start: 86400, Key: key}
+	return store.Memo{List: "everything", Term: calendar.Day, Start: 86400, Key: key}
 }
 
 // nothingOf fails if the shard has any of the values of everything.
@@ -266,7 +267,7 @@ func testAllOrNothing(t *testing.T, b Backend) {
 		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(-1)}} },
 		func(c *store.Commit) { c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l"}}) },
 		func(c *store.Commit) {
-			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l", Term: store.Ever + 1}})
+			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l", Term: calendar.Hour}})
 		},
 	} {
 		c := everything(store.Position{Seq: 2, Fingerprint: 2}, 5)
@@ -283,7 +284,7 @@ func testAllOrNothing(t *testing.T, b Backend) {
 func testAbsoluteValues(t *testing.T, b Backend) {
 	s := b.open(t, 1)
 	w := newWriter(t, s, 0)
-	memo := store.Memo{List: "articles", Term: store.Week, Start: 86400, Key: 42}
+	memo := store.Memo{List: "articles", Term: calendar.Week, Start: 86400, Key: 42}
 	want := store.Want{
 		Memos: []store.Memo{memo}, Items: map[string][]string{"articles": {"a", "b"}},
 		Scores: map[store.Set][]string{board: {"a", "b"}}, Totals: []store.Set{board},
@@ -341,7 +342,7 @@ func testReadOrder(t *testing.T, b Backend) {
 		item := fmt.Sprint("item", i)
 		c.Items["articles"][item] = store.Item{First: int64(i) + 1}
 		c.Scores[board][item] = store.Tally{Score: float64(i) + 1, Uniques: int64(i)}
-		memo := store.Memo{List: "articles", Term: store.Day, Start: int64(i%3) * 86400, Key: uint64(i)}
+		memo := store.Memo{List: "articles", Term: calendar.Day, Start: int64(i%3) * 86400, Key: uint64(i)}
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(i)})
 		// Backwards, each twice, with strangers in between.
 		asked = append([]string{item, "stranger", item}, asked...)

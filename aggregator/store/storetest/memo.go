@@ -8,11 +8,12 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // memoOf is a memo of a list of views, or of a list of votes if its name is polls
 // or rounds.
-func memoOf(list string, term store.Term, start int64, key uint64) store.Memo {
+func memoOf(list string, term calendar.Period, start int64, key uint64) store.Memo {
 	m := store.Memo{List: list, Kind: hit.View, Term: term, Start: start, Key: key}
 	if list == "polls" || list == "rounds" {
 		m.Kind = hit.Vote
@@ -24,23 +25,23 @@ func testMemos(t *testing.T, b Backend) {
 	s := b.open(t, 1)
 	w := newWriter(t, s, 0)
 	const day = 1_795_132_800 // 2026-11-20T00:00:00Z
-	memo := func(list string, term store.Term, start int64, key uint64, value int64) store.MemoValue {
+	memo := func(list string, term calendar.Period, start int64, key uint64, value int64) store.MemoValue {
 		return store.MemoValue{Memo: memoOf(list, term, start, key), Value: uint32(value)}
 	}
 	written := []store.MemoValue{
-		memo("articles", store.Day, day, 1, 0),
-		memo("articles", store.Day, day, math.MaxUint64, math.MaxUint32),
-		memo("articles", store.Day, day, 0, 5),
-		memo("articles", store.Day, day, 1<<63, 1<<31),
-		memo("articles", store.Day, day+86400, 1, 7),
-		memo("articles", store.Week, day, 1, 8), // terms that begin at one instant
-		memo("articles", store.Month, day, 1, 9),
-		memo("articles", store.Ever, day, 1, 10),
-		memo("articles", store.Ever, 0, 1, 11),
-		memo("articles", store.Day, day-5*3600, 1, 12), // the day of another zone
-		memo("articles", store.Day, 0, 1, 13),
-		memo("articles", store.Day, -86400, 1, 14), // before 1970
-		memo("polls", store.Day, day, 1, 15),
+		memo("articles", calendar.Day, day, 1, 0),
+		memo("articles", calendar.Day, day, math.MaxUint64, math.MaxUint32),
+		memo("articles", calendar.Day, day, 0, 5),
+		memo("articles", calendar.Day, day, 1<<63, 1<<31),
+		memo("articles", calendar.Day, day+86400, 1, 7),
+		memo("articles", calendar.Week, day, 1, 8), // terms that begin at one instant
+		memo("articles", calendar.Month, day, 1, 9),
+		memo("articles", calendar.All, day, 1, 10),
+		memo("articles", calendar.All, 0, 1, 11),
+		memo("articles", calendar.Day, day-5*3600, 1, 12), // the day of another zone
+		memo("articles", calendar.Day, 0, 1, 13),
+		memo("articles", calendar.Day, -86400, 1, 14), // before 1970
+		memo("polls", calendar.Day, day, 1, 15),
 	}
 	w.commit(store.Commit{Memos: written})
 	check := func(values map[store.Memo]int64) {
@@ -60,8 +61,8 @@ func testMemos(t *testing.T, b Backend) {
 		values[m.Memo] = int64(m.Value)
 	}
 	for _, m := range []store.MemoValue{
-		memo("articles", store.Day, day, 2, 0), memo("articles", store.Day, day+2*86400, 1, 0), memo("articles", store.Week, day+86400, 1, 0),
-		memo("polls", store.Day, day+86400, 1, 0), memo("polls", store.Ever, day, 1, 0), memo("poll", store.Day, day, 1, 0),
+		memo("articles", calendar.Day, day, 2, 0), memo("articles", calendar.Day, day+2*86400, 1, 0), memo("articles", calendar.Week, day+86400, 1, 0),
+		memo("polls", calendar.Day, day+86400, 1, 0), memo("polls", calendar.All, day, 1, 0), memo("poll", calendar.Day, day, 1, 0),
 	} {
 		values[m.Memo] = store.NoMemo
 	}
@@ -73,7 +74,7 @@ func testMemos(t *testing.T, b Backend) {
 	inTerm := func(start int64, value func(key uint64) int64) map[store.Memo]int64 {
 		values := map[store.Memo]int64{}
 		for key := range uint64(3000) {
-			values[memoOf("rounds", store.Ever, start, key)] = value(key)
+			values[memoOf("rounds", calendar.All, start, key)] = value(key)
 		}
 		return values
 	}
@@ -97,7 +98,7 @@ func testMemos(t *testing.T, b Backend) {
 			}
 			changed[key] = true
 			last[key] = int64(round*1000) + r.Int64N(1000)
-			c.Memos = append(c.Memos, memo("rounds", store.Ever, day, key, last[key]))
+			c.Memos = append(c.Memos, memo("rounds", calendar.All, day, key, last[key]))
 		}
 		w.commit(c)
 		check(inTerm(day, known))
@@ -124,7 +125,7 @@ func testManyEntries(t *testing.T, b Backend) {
 		c.Items["articles"][item] = store.Item{First: int64(i)}
 		c.Scores[board][item] = store.Tally{Score: float64(i), Uniques: int64(i)}
 		c.Scores[other][item] = store.Tally{Score: float64(-i)}
-		memo := store.Memo{List: "articles", Term: store.Day, Start: 86400, Key: uint64(i) * 0x9e3779b97f4a7c15}
+		memo := store.Memo{List: "articles", Term: calendar.Day, Start: 86400, Key: uint64(i) * 0x9e3779b97f4a7c15}
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(i)})
 		want.Memos = append(want.Memos, memo)
 		c.Visitors[board] = append(c.Visitors[board], memo.Key)

@@ -14,6 +14,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // testRandomCommits makes the same random commits to the store and to memstore, and
@@ -70,7 +71,7 @@ var (
 		return items
 	}()
 	kinds        = []hit.Kind{hit.View, hit.Vote} // of the lists
-	randomTerms  = []store.Term{store.Day, store.Week, store.Month, store.Ever}
+	randomTerms  = []calendar.Period{calendar.Day, calendar.Week, calendar.Month, calendar.All}
 	randomStarts = []int64{86400, 2 * 86400}
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 func testTop(t *testing.T, b Backend) {
@@ -101,7 +102,7 @@ func testIDs(t *testing.T, b Backend) {
 			c.Scores[set][id] = store.Tally{Score: float64(n), Uniques: n}
 			want.Scores[set] = ids
 		}
-		memo := store.Memo{List: list, Term: store.Day, Key: 7}
+		memo := store.Memo{List: list, Term: calendar.Day, Key: 7}
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(n)})
 		want.Memos = append(want.Memos, memo)
 	}

@@ -1,6 +1,7 @@
-package ruleset
+package calendar
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -120,33 +121,73 @@ func TestPeriodAll(t *testing.T) {
 	}
 }
 
+// Names and terms are part of configurations, messages and stores.
+func TestNamesAndTerms(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		name   string
+		period Period
+		term   Period
+		keep   time.Duration
+	}{
+		{"minute", Minute, Day, 2 * day},
+		{"hour", Hour, Day, 2 * day},
+		{"day", Day, Day, 2 * day},
+		{"week", Week, Week, 8 * day},
+		{"month", Month, Month, 32 * day},
+		{"campaign", All, All, 0},
+	} {
+		if p, ok := Parse(tt.name, Campaign); !ok || p != tt.period || p.Name(Campaign) != tt.name {
+			t.Errorf("Parse(%q) = %q, %v", tt.name, p, ok)
+		}
+		if got := tt.period.Term(); got != tt.term {
+			t.Errorf("the term of %s is %s, want %s", tt.period, got, tt.term)
+		}
+		if got := tt.period.Keep(day); got != tt.keep {
+			t.Errorf("%s: Keep = %v, want %v", tt.period, got, tt.keep)
+		}
+	}
+	for _, name := range []string{"", "all", "second", "10s", "year", Ever, Lasting} {
+		if p, ok := Parse(name, Campaign); ok || p != "" {
+			t.Errorf("Parse(%q) = %q, %v", name, p, ok)
+		}
+	}
+	if got := []string{All.Name(Ever), All.Name(Lasting)}; !slices.Equal(got, []string{"ever", "lasting"}) {
+		t.Errorf("names of all time: %q", got)
+	}
+	if all, before := Seconds(All.Start(time.Now(), time.UTC)), Seconds(time.Unix(-60, 0)); all != 0 || before != -60 {
+		t.Errorf("Seconds = %d, %d", all, before)
+	}
+}
+
 // checkPeriods verifies what Start and Add promise about the instant at.
 func checkPeriods(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, l *List, at time.Time) {
+}, c *Cache, at time.Time) {
 	t.Helper()
-	starts := l.Starts(at.UnixMilli())
+	starts := c.Starts(at.UnixMilli())
 	for _, p := range Periods {
-		from := p.Start(at, l.zone)
+		from := p.Start(at, c.Zone)
 		if got := starts.Of(p); !got.Equal(from) {
-			t.Errorf("%v %s %v: Starts has %v, Start %v", l.zone, p, at, got, from)
+			t.Errorf("%v %s %v: Starts has %v, Start %v", c.Zone, p, at, got, from)
 		}
 		if p == All {
 			continue
 		}
-		to := p.Add(from, 1, l.zone)
+		to := p.Add(from, 1, c.Zone)
 		switch {
 		case from.After(at) || !to.After(at):
-			t.Errorf("%v %s %v is not in %v to %v", l.zone, p, at, from, to)
-		case !p.Start(from, l.zone).Equal(from):
-			t.Errorf("%v %s: the period that begins at %v begins at %v", l.zone, p, from, p.Start(from, l.zone))
-		case !p.Start(to.Add(-1), l.zone).Equal(from):
-			t.Errorf("%v %s: the end of %v to %v is in %v", l.zone, p, from, to, p.Start(to.Add(-1), l.zone))
-		case !p.Start(to, l.zone).Equal(to):
-			t.Errorf("%v %s: %v follows %v but is in %v", l.zone, p, to, from, p.Start(to, l.zone))
-		case !p.Add(to, -1, l.zone).Equal(from):
-			t.Errorf("%v %s: %v is before %v, want %v", l.zone, p, p.Add(to, -1, l.zone), to, from)
+			t.Errorf("%v %s %v is not in %v to %v", c.Zone, p, at, from, to)
+		case !p.Start(from, c.Zone).Equal(from):
+			t.Errorf("%v %s: the period that begins at %v begins at %v", c.Zone, p, from, p.Start(from, c.Zone))
+		case !p.Start(to.Add(-1), c.Zone).Equal(from):
+			t.Errorf("%v %s: the end of %v to %v is in %v", c.Zone, p, from, to, p.Start(to.Add(-1), c.Zone))
+		case !p.Start(to, c.Zone).Equal(to):
+			t.Errorf("%v %s: %v follows %v but is in %v", c.Zone, p, to, from, p.Start(to, c.Zone))
+		case !p.Add(to, -1, c.Zone).Equal(from):
+			t.Errorf("%v %s: %v is before %v, want %v", c.Zone, p, p.Add(to, -1, c.Zone), to, from)
 		}
 	}
 }
@@ -158,20 +199,20 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 	for _, name := range testZones {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := &List{zone: loadZone(t, name)}
+			c := &Cache{Zone: loadZone(t, name)}
 			end := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 			for change := time.Date(1970, 1, 3, 0, 0, 0, 0, time.UTC); ; {
-				_, next := change.In(l.zone).ZoneBounds()
+				_, next := change.In(c.Zone).ZoneBounds()
 				if next.IsZero() || next.After(end) {
 					return
 				}
 				change = next
 				for minutes := -26 * 60; minutes <= 26*60; minutes += 13 {
 					at := change.Add(time.Duration(minutes) * time.Minute)
-					checkPeriods(t, l, at)
+					checkPeriods(t, c, at)
 				}
 				for _, d := range []time.Duration{-time.Minute, -time.Second, -time.Millisecond, 0, time.Second, time.Minute} {
-					checkPeriods(t, l, change.Add(d))
+					checkPeriods(t, c, change.Add(d))
 				}
 			}
 		})
@@ -180,17 +221,17 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 
 func TestPeriodsProperties(t *testing.T) {
 	t.Parallel()
-	lists := make([]*List, len(testZones))
+	caches := make([]*Cache, len(testZones))
 	for i, name := range testZones {
-		lists[i] = &List{zone: loadZone(t, name)}
+		caches[i] = &Cache{Zone: loadZone(t, name)}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		l := rapid.SampledFrom(lists).Draw(t, "zone")
+		c := rapid.SampledFrom(caches).Draw(t, "zone")
 		ms := rapid.Int64Range(1, 4102444800000).Draw(t, "ms") // 1970 to 2100
-		checkPeriods(t, l, time.UnixMilli(ms))
+		checkPeriods(t, c, time.UnixMilli(ms))
 		// Nearby, so that the cache is hit and missed.
 		near := max(1, ms+rapid.Int64Range(-2*3600_000, 2*3600_000).Draw(t, "near"))
-		checkPeriods(t, l, time.UnixMilli(near))
+		checkPeriods(t, c, time.UnixMilli(near))
 	})
 }
 
@@ -198,13 +239,67 @@ func TestPeriodsProperties(t *testing.T) {
 func TestPeriodsOfLateLeapYears(t *testing.T) {
 	t.Parallel()
 	for _, name := range testZones {
-		l := &List{zone: loadZone(t, name)}
+		c := &Cache{Zone: loadZone(t, name)}
 		for year := 2036; year <= 2096; year += 4 {
 			for at := time.Date(year, 11, 29, 0, 30, 0, 0, time.UTC); at.Year() == year || at.Month() == 1 && at.Day() < 4; at = at.Add(11 * time.Hour) {
-				checkPeriods(t, l, at)
+				checkPeriods(t, c, at)
 			}
 		}
 	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		period           Period
+		zone, at         string
+		wantFrom, wantTo string
+	}{
+		{Minute, "Asia/Kathmandu", "2026-11-20T13:29:59.9Z", "2026-11-20T13:29:00Z", "2026-11-20T13:30:00Z"},
+		{Hour, "Asia/Kolkata", "2026-11-20T13:29:59Z", "2026-11-20T12:30:00Z", "2026-11-20T13:30:00Z"},
+		{Day, "Europe/Berlin", "2026-11-20T22:59:59Z", "2026-11-19T23:00:00Z", "2026-11-20T23:00:00Z"},
+		{Day, "Europe/Berlin", "2026-11-20T23:00:00Z", "2026-11-20T23:00:00Z", "2026-11-21T23:00:00Z"},
+		{Day, "Europe/Berlin", "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"}, // of 25 hours
+		{Week, "UTC", "2027-01-01T00:00:00Z", "2026-12-28T00:00:00Z", "2027-01-04T00:00:00Z"},
+		{Month, "America/New_York", "2026-12-01T04:59:59Z", "2026-11-01T04:00:00Z", "2026-12-01T05:00:00Z"},
+	} {
+		from, to := c.period.Bounds(utc(t, c.at), loadZone(t, c.zone))
+		if !from.Equal(utc(t, c.wantFrom)) || !to.Equal(utc(t, c.wantTo)) || from.Location() != time.UTC || to.Location() != time.UTC {
+			t.Errorf("%s of %s in %s: %v to %v, want %s to %s", c.period, c.at, c.zone, from, to, c.wantFrom, c.wantTo)
+		}
+	}
+	if from, to := All.Bounds(utc(t, "2026-11-20T13:00:00Z"), time.UTC); !from.IsZero() || !to.IsZero() {
+		t.Errorf("all time has bounds: %v to %v", from, to)
+	}
+}
+
+// The bounds of a period contain the requested time, and every time between them
+// has the same bounds: otherwise a count would restart in the middle, or one hit
+// would count in two windows.
+func TestBoundsDivideTime(t *testing.T) {
+	t.Parallel()
+	periods := []Period{Minute, Hour, Day, Week, Month}
+	rapid.Check(t, func(t *rapid.T) {
+		zone, err := time.LoadLocation(rapid.SampledFrom(testZones).Draw(t, "zone"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := rapid.SampledFrom(periods).Draw(t, "period")
+		at := time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "at")) // 1970 to 2096
+		from, to := p.Bounds(at, zone)
+		if at.Before(from) || !at.Before(to) {
+			t.Fatalf("%s of %v: %v to %v", p, at.UTC(), from, to)
+		}
+		within := from.Add(time.Duration(rapid.Int64Range(0, int64(to.Sub(from))-1).Draw(t, "within")))
+		for _, other := range []time.Time{from, within, to.Add(-1)} {
+			if f, e := p.Bounds(other, zone); !f.Equal(from) || !e.Equal(to) {
+				t.Fatalf("%s of %v: %v to %v, and of %v, which is in it: %v to %v", p, at.UTC(), from, to, other, f, e)
+			}
+		}
+		if next, _ := p.Bounds(to, zone); !next.Equal(to) {
+			t.Fatalf("%s: one ends at %v, the next begins at %v", p, to, next)
+		}
+	})
 }
 
 // Adding n at once is the same as adding 1 n times. (A zone that crossed the
@@ -236,14 +331,14 @@ func TestPeriodAddSteps(t *testing.T) {
 
 func TestStartsIsConcurrent(t *testing.T) {
 	t.Parallel()
-	l := &List{zone: time.UTC}
+	c := &Cache{Zone: time.UTC}
 	done := make(chan struct{})
 	for g := range 4 {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			for i := range 2000 {
 				ms := int64(1763596800000) + int64((i*7+g)%5)*3600_000
-				if got, want := l.Starts(ms).Of(Hour).UnixMilli(), ms-ms%3600_000; got != want {
+				if got, want := c.Starts(ms).Of(Hour).UnixMilli(), ms-ms%3600_000; got != want {
 					t.Errorf("Starts(%d) = %d, want %d", ms, got, want)
 				}
 			}
@@ -255,17 +350,17 @@ func TestStartsIsConcurrent(t *testing.T) {
 }
 
 func BenchmarkStarts(b *testing.B) {
-	l := &List{zone: loadZone(b, "Europe/Berlin")}
+	c := &Cache{Zone: loadZone(b, "Europe/Berlin")}
 	b.Run("same hour", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			l.Starts(1763596800000 + int64(i%3600))
+			c.Starts(1763596800000 + int64(i%3600))
 		}
 	})
 	b.Run("other hour", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			l.Starts(1763596800000 + int64(i%2)*3600_000)
+			c.Starts(1763596800000 + int64(i%2)*3600_000)
 		}
 	})
 }

@@ -1,21 +1,105 @@
-package ruleset
+// Package calendar divides time into periods by the clock of a zone: the periods of
+// boards, the calendar windows of limits, and the terms of memos and secrets.
+package calendar
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Periods lists every period, shortest first.
-var Periods = []Period{Hour, Day, Week, Month, All}
+// Period is a calendar period in the zone of a list.
+type Period string
+
+// The periods. A week is an ISO 8601 week and begins on Monday. Only limits count
+// by calendar minutes. All time has no end.
+const (
+	Minute Period = "minute"
+	Hour   Period = "hour"
+	Day    Period = "day"
+	Week   Period = "week"
+	Month  Period = "month"
+	All    Period = "all"
+)
+
+// Configurations, messages and stores have other names for [All], which must not
+// change.
+const (
+	Campaign = "campaign" // the window of a limit
+	Ever     = "ever"     // the term of a memo
+	Lasting  = "lasting"  // the term of a secret
+)
+
+var (
+	// Periods lists the periods of boards, shortest first.
+	Periods = []Period{Hour, Day, Week, Month, All}
+	// Terms lists the periods that memos and secrets may belong to.
+	Terms = []Period{Day, Week, Month, All}
+)
 
 // Valid reports whether p is one of [Periods].
-func (p Period) Valid() bool {
-	switch p {
-	case Hour, Day, Week, Month, All:
-		return true
+func (p Period) Valid() bool { return slices.Contains(Periods, p) }
+
+// Parse returns the period with a name, where all is the name of [All].
+func Parse(name, all string) (p Period, ok bool) {
+	switch p = Period(name); {
+	case name == all:
+		return All, true
+	case p == Minute, p != All && p.Valid():
+		return p, true
 	}
-	return false
+	return "", false
 }
 
-// Start returns the beginning of the period that holds t, in zone, as UTC.
-// All begins at the zero time.
+// Name returns the name of the period, where all is the name of [All].
+func (p Period) Name(all string) string {
+	if p == All {
+		return all
+	}
+	return string(p)
+}
+
+// Term returns the period that memos and secrets of p belong to: minutes and hours
+// belong to the day in which they begin.
+func (p Period) Term() Period {
+	if p == Minute || p == Hour {
+		return Day
+	}
+	return p
+}
+
+// Keep returns how long to keep what belongs to a term, if it is needed for some
+// time after the term has ended. 0 means for ever.
+func (p Period) Keep(after time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	switch p.Term() {
+	case Day:
+		return day + after
+	case Week:
+		return 7*day + after
+	case Month:
+		return 31*day + after
+	}
+	return 0
+}
+
+// Seconds returns the beginning of a period as messages and stores have it: in
+// seconds since the Unix epoch, 0 for [All].
+func Seconds(start time.Time) int64 {
+	if start.IsZero() {
+		return 0
+	}
+	return start.Unix()
+}
+
+// Bounds returns the beginning and end of the period that contains t, in zone, as
+// UTC. Both are the zero time for All.
+func (p Period) Bounds(t time.Time, zone *time.Location) (start, end time.Time) {
+	start = p.Start(t, zone)
+	return start, p.Add(start, 1, zone)
+}
+
+// Start returns the beginning of the period that contains t, in zone, as UTC. All
+// begins at the zero time.
 //
 // The periods of one kind follow each other without gap or overlap, even when
 // clocks change:
@@ -26,6 +110,8 @@ func (p Period) Valid() bool {
 //     for good: at midnight, or at the change that skips midnight.
 func (p Period) Start(t time.Time, zone *time.Location) time.Time {
 	switch p {
+	case Minute:
+		return t.Truncate(time.Minute).UTC() // zones have had whole minutes since 1972
 	case Hour:
 		return hourStart(t, zone)
 	case Day, Week, Month:
@@ -45,6 +131,8 @@ func (p Period) Start(t time.Time, zone *time.Location) time.Time {
 // at start; n may be negative. All has no other period: it returns start.
 func (p Period) Add(start time.Time, n int, zone *time.Location) time.Time {
 	switch p {
+	case Minute:
+		return start.Add(time.Duration(n) * time.Minute)
 	case Hour:
 		return addHours(start, n, zone)
 	case Day, Week, Month:
