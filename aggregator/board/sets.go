@@ -19,17 +19,14 @@ func PeriodSet(list string, p calendar.Period, start time.Time) store.Set {
 	if p == calendar.All {
 		return AllSet(list)
 	}
-	return store.Set{List: list, Name: string(p) + ":" + start.UTC().Format(periodStart)}
+	return store.Set{List: list, Name: string(p) + ":" + start.UTC().Format(calendar.StartLayout)}
 }
-
-// periodStart is the form of a period's beginning in the name of a set.
-const periodStart = "20060102T150405Z"
 
 // ParsePeriodSet returns the period of a set, and its beginning. ok is false for
 // other sets, including [AllSet].
 func ParsePeriodSet(set store.Set) (p calendar.Period, start time.Time, ok bool) {
 	name, text, _ := strings.Cut(set.Name, ":")
-	start, err := time.Parse(periodStart, text)
+	start, err := time.Parse(calendar.StartLayout, text)
 	p = calendar.Period(name)
 	return p, start, err == nil && p.Valid() && p != calendar.All
 }

@@ -30,10 +30,6 @@ func (id secretID) over(now time.Time) bool {
 	return kept > 0 && now.Sub(time.Unix(id.start, 0)) > kept
 }
 
-// startLayout is the format of a period's beginning in the name of a secret. Keys
-// of a bucket cannot contain a colon.
-const startLayout = "20060102T150405Z"
-
 // String returns the shared name of the secret: 2026-11-20 for a UTC day,
 // otherwise the term and its beginning, such as week-20261115T230000Z.
 func (id secretID) String() string {
@@ -44,7 +40,7 @@ func (id secretID) String() string {
 	case id == utcDay(start):
 		return start.Format(time.DateOnly)
 	}
-	return name + "-" + start.Format(startLayout)
+	return name + "-" + start.Format(calendar.StartLayout)
 }
 
 // parseSecretID is the inverse of String.
@@ -54,7 +50,7 @@ func parseSecretID(name string) (id secretID, ok bool) {
 	}
 	term, start, _ := strings.Cut(name, "-")
 	id.term, _ = calendar.Parse(term, calendar.Lasting)
-	if t, err := time.Parse(startLayout, start); err == nil {
+	if t, err := time.Parse(calendar.StartLayout, start); err == nil {
 		id.start = t.Unix()
 	}
 	return id, slices.Contains(calendar.Terms, id.term) && id.String() == name

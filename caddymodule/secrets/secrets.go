@@ -68,45 +68,6 @@ type secret struct {
 	checked time.Time // when the bucket last had it
 }
 
-// need is the term of secrets that the edge always needs, in a zone.
-type need struct {
-	term calendar.Period
-	zone *time.Location
-}
-
-// neededBy returns the secrets that the edge needs: that of the UTC day; for each
-// poll of r those of the windows that the aggregator counts; and the lasting
-// secret, which identifies users in votes. r may be nil.
-func neededBy(r *ruleset.Rules) []need {
-	needs := []need{{calendar.Day, time.UTC}}
-	if r == nil {
-		return needs
-	}
-	add := func(term calendar.Period, zone *time.Location) {
-		same := func(n need) bool { return n.term == term && n.zone.String() == zone.String() }
-		if !slices.ContainsFunc(needs, same) {
-			needs = append(needs, need{term, zone})
-		}
-	}
-	for _, list := range r.Lists {
-		if list.Votes == nil {
-			continue
-		}
-		add(calendar.All, time.UTC)
-		for _, l := range r.Limits {
-			if !l.AppliesToList(list.Name) {
-				continue
-			}
-			for i := range l.Windows {
-				if w := &l.Windows[i]; !w.IsRate() && w.Period() != calendar.All {
-					add(w.Period().Term(), list.Location())
-				}
-			}
-		}
-	}
-	return needs
-}
-
 // Check makes Run check the secrets at once. Call it when the rules or the
 // connection have changed.
 func (s *Secrets) Check() {
@@ -214,16 +175,39 @@ func (s *Secrets) prepare(ctx context.Context) error {
 	return err
 }
 
-// wanted returns the needed secrets of the current and the next periods.
+// wanted returns the secrets that the edge needs for the current and the next
+// periods: those of the UTC day; for each poll those of the windows that the
+// aggregator counts; and the lasting secret, which identifies users in votes.
 func (s *Secrets) wanted(now time.Time) (current, next []secretID) {
-	for _, n := range neededBy(s.rules()) {
-		start, end := n.term.Bounds(now, n.zone)
+	add := func(term calendar.Period, zone *time.Location) {
+		start, end := term.Bounds(now, zone)
 		for _, want := range []struct {
 			ids   *[]secretID
 			start time.Time
 		}{{&current, start}, {&next, end}} {
-			if id := secretOf(n.term, want.start); !slices.Contains(current, id) && !slices.Contains(next, id) {
+			if id := secretOf(term, want.start); !slices.Contains(current, id) && !slices.Contains(next, id) {
 				*want.ids = append(*want.ids, id)
+			}
+		}
+	}
+	add(calendar.Day, time.UTC)
+	r := s.rules()
+	if r == nil {
+		return current, next
+	}
+	for _, list := range r.Lists {
+		if list.Votes == nil {
+			continue
+		}
+		add(calendar.All, time.UTC)
+		for _, l := range r.Limits {
+			if !l.AppliesToList(list.Name) {
+				continue
+			}
+			for i := range l.Windows {
+				if w := &l.Windows[i]; !w.IsRate() {
+					add(w.Period().Term(), list.Location())
+				}
 			}
 		}
 	}

@@ -29,6 +29,10 @@ const (
 	Lasting  = "lasting"  // the term of a secret
 )
 
+// StartLayout is the format of a period's beginning, in UTC, in the names of boards
+// and secrets. Keys of a bucket cannot contain a colon.
+const StartLayout = "20060102T150405Z"
+
 var (
 	// Periods lists the periods of boards, shortest first.
 	Periods = []Period{Hour, Day, Week, Month, All}
