@@ -19,7 +19,7 @@ const (
 	pruneRows = 5000
 )
 
-// termNumbers has the number of each term in the file.
+// termNumbers has the number of each term in the file. They must not change.
 var termNumbers = map[calendar.Period]int64{calendar.Day: 1, calendar.Week: 2, calendar.Month: 3, calendar.All: 4}
 
 // termKey identifies a term of a list.
