@@ -18,9 +18,10 @@ func secretOf(term calendar.Period, start time.Time) secretID {
 	return secretID{term, calendar.Seconds(start)}
 }
 
-// utcDay returns the id of the secret for the UTC day of t.
+// utcDay returns the id of the secret for the UTC day of t. Every view asks for it,
+// and no zone changes how long a day in UTC is: no calendar is needed.
 func utcDay(t time.Time) secretID {
-	return secretOf(calendar.Day, calendar.Day.Start(t, time.UTC))
+	return secretOf(calendar.Day, t.Truncate(24*time.Hour))
 }
 
 // over reports whether the edge may forget the secret: a day after the end of its
