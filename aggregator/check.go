@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,25 +16,33 @@ import (
 	"github.com/hotboard/hotboard/ruleset/configfile"
 )
 
-const checkUsage = `Finds every mistake in a configuration, with its line. It connects to nothing.
+const checkUsage = `Finds every mistake in a configuration, with its line. With -against it also shows
+what the rules change, and what each change does to counts that are already there.
+It connects to nothing, except for a revision.
 
 Usage:
 
-  aggregator check [-config FILE]    the aggregator's configuration, with its rules
-  aggregator check -rules FILE       a file of rules alone
+  aggregator check [-config FILE]              the aggregator's configuration, with its rules
+  aggregator check -rules FILE                 a file of rules alone
+  aggregator check [-rules FILE] -against FILE what they change, compared with another file
+  aggregator check [-rules FILE] [-config FILE | -data DIR] -against N
+                                               what they change, compared with a revision;
+                                               aggregator rules lists them
 
 `
 
-func check(args []string, t terminal) error {
+func check(ctx context.Context, args []string, t terminal) error {
 	fs := flags("aggregator check", checkUsage, t)
-	path := fs.String("config", defaultConfig, "the configuration `file`")
+	open := targetFlags(fs, "hotboard check", t)
+	path := fs.Lookup("config").Value
 	rulesFile := fs.String("rules", "", "a `file` of rules, instead of a configuration")
+	against := fs.String("against", "", "a file of rules or the number of a `revision` to compare with")
 	if err := parse(fs, args, false); err != nil {
 		return err
 	}
 	var rules *ruleset.Rules
 	var err error
-	checked := *path
+	checked := path.String()
 	if *rulesFile != "" {
 		checked = *rulesFile
 		rules, err = config.LoadRules(checked)
@@ -46,7 +56,7 @@ func check(args []string, t terminal) error {
 		return err // no file, so no mistake to report
 	}
 	patterns := 0
-	if err == nil && rules.Bots != nil && rules.Bots.File != "" {
+	if err == nil && rules != nil && rules.Bots != nil && rules.Bots.File != "" {
 		var p *bots.Patterns
 		if p, err = bots.LoadFile(rules.Bots.File); err == nil {
 			patterns = p.Len()
@@ -62,8 +72,51 @@ func check(args []string, t terminal) error {
 		}
 		return fmt.Errorf("%s has %d mistakes", checked, len(problems))
 	}
+	switch {
+	case rules == nil && *against != "":
+		return fmt.Errorf("%s has no rules to compare: it follows the current revision", checked)
+	case rules == nil:
+		fmt.Fprintf(t.out, "%s is good. It has no rules, and follows the current revision.\n", checked)
+		return nil
+	case *against != "":
+		return compare(ctx, *against, rules, open, t.out)
+	}
 	describe(t.out, checked, rules, patterns)
 	return nil
+}
+
+// compare prints what rules change, compared with a file or a revision.
+func compare(ctx context.Context, with string, rules *ruleset.Rules, open func(context.Context) (*target, error), w io.Writer) error {
+	was, err := rulesToCompare(ctx, with, open)
+	if err != nil {
+		return err
+	}
+	changes := ruleset.Diff(was, rules)
+	if len(changes) == 0 {
+		fmt.Fprintln(w, "Nothing changes: the rules are the same.")
+	}
+	for _, c := range changes {
+		fmt.Fprintf(w, "%s\n    %s\n", c, c.Effect)
+	}
+	return nil
+}
+
+// rulesToCompare returns the rules of a file or a revision.
+func rulesToCompare(ctx context.Context, with string, open func(context.Context) (*target, error)) (*ruleset.Rules, error) {
+	number, err := strconv.ParseUint(with, 10, 64)
+	if err != nil {
+		return config.LoadRules(with)
+	}
+	target, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rules *ruleset.Rules
+	r, err := target.revision(ctx, number)
+	if err == nil {
+		rules, err = target.book.Rules(ctx, r.Rules)
+	}
+	return rules, errors.Join(err, target.close())
 }
 
 // describe summarizes valid rules.

@@ -1,22 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/hotboard/hotboard/aggregator/app"
 	"github.com/hotboard/hotboard/aggregator/config"
-	"github.com/hotboard/hotboard/aggregator/embedded"
 	"github.com/hotboard/hotboard/aggregator/importer"
-	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/bots"
 )
@@ -31,8 +24,8 @@ Usage:
   aggregator import -data DIR LOG...       into the embedded default, running or not
   aggregator import [-config FILE] LOG...  into a running aggregator
 
-LOG is a file, or - for standard input. The rules are those of the configuration
-or of the embedded default, unless -rules names others.
+LOG is a file, or - for standard input. The rules are those of the current
+revision, unless -rules names others.
 
 A log is refused, and nothing of it imported, if most of its lines cannot be read,
 or if it has no User-Agents, as in the common format: nobody can tell bots from
@@ -62,20 +55,30 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 			return err
 		}
 	}
-	target, err := open(ctx, rules)
+	target, err := open(ctx)
 	if err != nil {
 		return err
 	}
-	patterns, failed := loadPatterns(*botsFile, target.rules)
+	current, inForce, failed := target.current(ctx, rules)
+	var patterns *bots.Patterns
 	if failed == nil {
-		failed = target.knows(ctx, *list)
+		named := current.BotsFile
+		if rules == nil {
+			rules = inForce
+		} else if named = ""; rules.Bots != nil {
+			named = rules.Bots.File
+		}
+		patterns, failed = loadPatterns(*botsFile, named)
+	}
+	if failed == nil {
+		failed = knows(inForce, rules, *list)
 	}
 	for _, name := range fs.Args() {
 		if failed != nil {
 			break
 		}
 		failed = importLog(ctx, importer.Options{
-			Conn: target.conn, Rules: target.rules, Patterns: patterns, List: *list, WithoutBotsCheck: *withoutBots,
+			Conn: target.conn, Rules: rules, Patterns: patterns, List: *list, WithoutBotsCheck: *withoutBots,
 		}, name, t)
 	}
 	return errors.Join(failed, target.close())
@@ -83,52 +86,22 @@ func importLogs(ctx context.Context, args []string, t terminal) error {
 
 // loadPatterns reads the patterns of bots from a file, or else from the one that the
 // rules name, if any.
-func loadPatterns(file string, rules *ruleset.Rules) (*bots.Patterns, error) {
-	named := file == "" && rules.Bots != nil && rules.Bots.File != ""
-	if named {
-		file = rules.Bots.File
-	}
-	if file == "" {
+func loadPatterns(file, named string) (*bots.Patterns, error) {
+	path := cmp.Or(file, named)
+	if path == "" {
 		return nil, nil
 	}
-	p, err := bots.LoadFile(file)
-	if err != nil && named {
+	p, err := bots.LoadFile(path)
+	if err != nil && file == "" {
 		return nil, fmt.Errorf("%w (the rules name this file; if it is elsewhere, name it with -bots)", err)
 	}
 	return p, err
 }
 
-// importTarget is the installation that receives imported and replayed hits.
-type importTarget struct {
-	conn  *nats.Conn
-	rules *ruleset.Rules
-	close func() error
-}
-
-// targetFlags adds the flags that name a target, and returns a function that opens
-// it. name is the name of the connection. Without rules the target uses the rules in
-// force there.
-func targetFlags(fs *flag.FlagSet, name string, t terminal) (open func(context.Context, *ruleset.Rules) (*importTarget, error)) {
-	path := fs.String("config", defaultConfig, "the aggregator's configuration `file`")
-	data := fs.String("data", "", "the data `directory` of the embedded default")
-	return func(ctx context.Context, rules *ruleset.Rules) (*importTarget, error) {
-		// The progress line reports the state of the broker.
-		log := slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError}))
-		if *data != "" {
-			return embeddedTarget(ctx, *data, name, rules, log)
-		}
-		return daemonTarget(*path, name, rules, log)
-	}
-}
-
-// knows makes sure that the aggregator has the lists: it would ignore the views of
-// others, and a log is imported only once.
-func (t *importTarget) knows(ctx context.Context, only string) error {
-	inForce, err := rulesInForce(ctx, t.conn)
-	if err != nil {
-		return fmt.Errorf("asking the aggregator for its rules (is it running?): %w", err)
-	}
-	for _, l := range t.rules.Lists {
+// knows makes sure that the rules in force have the lists that an import counts:
+// nobody would see the others, and a log is imported only once.
+func knows(inForce, rules *ruleset.Rules, only string) error {
+	for _, l := range rules.Lists {
 		if (only == "" || only == l.Name) && l.Votes == nil && inForce.List(l.Name) == nil {
 			return errNoList(l.Name)
 		}
@@ -137,66 +110,7 @@ func (t *importTarget) knows(ctx context.Context, only string) error {
 }
 
 func errNoList(name string) error {
-	return fmt.Errorf("the aggregator has no list %s and would ignore its hits: add it to the rules there first", name)
-}
-
-// daemonTarget is the running aggregator of a configuration.
-func daemonTarget(path, name string, rules *ruleset.Rules, log *slog.Logger) (*importTarget, error) {
-	c, err := config.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	nc, err := connect(c, name, log)
-	if err != nil {
-		return nil, err
-	}
-	if rules == nil {
-		rules = c.Rules
-	}
-	return &importTarget{nc, rules, func() error { nc.Close(); return nil }}, nil
-}
-
-// embeddedTarget is the embedded backend that runs in a directory, or else one that
-// it starts for the command.
-func embeddedTarget(ctx context.Context, dir, name string, rules *ruleset.Rules, log *slog.Logger) (*importTarget, error) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("no directory %s: name the dir of the site's configuration, or create it for a new site", dir)
-	}
-	if url, err := embedded.URL(dir); err == nil {
-		// One try: after a crash the file names a port where nothing listens.
-		if probe, err := nats.Connect(url, nats.Timeout(2*time.Second)); err == nil {
-			probe.Close()
-			nc, err := nats.Connect(url, app.ConnectOptions(name, log)...)
-			if err != nil {
-				return nil, fmt.Errorf("connecting to the site that runs in %s: %w", dir, err)
-			}
-			if rules == nil {
-				if rules, err = rulesInForce(ctx, nc); err != nil {
-					nc.Close()
-					return nil, fmt.Errorf("asking the site that runs in %s for its rules: %w", dir, err)
-				}
-			}
-			return &importTarget{nc, rules, func() error { nc.Close(); return nil }}, nil
-		}
-	}
-	e, err := embedded.Open(ctx, embedded.Options{Dir: dir, Rules: rules, Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	return &importTarget{e.Conn(), e.Rules(), e.Close}, nil
-}
-
-func rulesInForce(ctx context.Context, nc *nats.Conn) (*ruleset.Rules, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	msg, err := nc.RequestWithContext(ctx, hit.SubjectRules, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := hit.ReplyError(msg.Header); err != nil {
-		return nil, err
-	}
-	return ruleset.ParseJSON(msg.Data)
+	return fmt.Errorf("the current rules have no list %s, so nobody would see its hits: add it to the rules first", name)
 }
 
 // importLog imports one file, or standard input.

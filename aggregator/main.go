@@ -20,6 +20,8 @@ Usage:
   aggregator [-config FILE]                  run until interrupted
   aggregator check [-config FILE | -rules FILE]
                                              find mistakes in a configuration
+  aggregator rules [-config FILE | -data DIR]
+                                             list the revisions of the rules; -help for more
   aggregator import [-config FILE | -data DIR] LOG...
                                              count access logs; - is standard input
   aggregator replay [-config FILE | -data DIR] FILE...
@@ -31,7 +33,7 @@ FILE defaults to aggregator.yaml. Run a command with -help for more.
 
 While it runs:
 
-  SIGHUP             reloads the rules
+  SIGHUP             reloads the rules of the configuration
   SIGTERM, SIGINT    finishes the commits in progress and stops; a second one aborts
 
 `
@@ -68,7 +70,9 @@ func run(ctx context.Context, args []string, t terminal) int {
 	case "serve":
 		err = serve(ctx, rest, t)
 	case "check":
-		err = check(rest, t)
+		err = check(ctx, rest, t)
+	case "rules":
+		err = rules(ctx, rest, t)
 	case "import":
 		err = importLogs(ctx, rest, t)
 	case "replay":

@@ -207,7 +207,7 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 	}
 	defer e.Close()
 	file := func(name, list string) string {
-		b := &hit.Batch{Edge: "edge", Seq: 1, Rules: brokertest.Rules}
+		b := &hit.Batch{Edge: "edge", Seq: 1, Rules: rules.ID()}
 		for i := range 100 {
 			b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: list, Item: "a", Visitor: uint64(i), Time: time.Now().UnixMilli()})
 		}
@@ -229,7 +229,7 @@ func TestReplayIntoADataDirectory(t *testing.T) {
 			return ""
 		})
 	}
-	if status, out, errs := command(t, "", "replay", "-data", data, file("doubtful-2.hits", "other")); status != 1 || !strings.Contains(errs, "has no list other") {
+	if status, out, errs := command(t, "", "replay", "-data", data, file("doubtful-2.hits", "other")); status != 1 || !strings.Contains(errs, "have no list other") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}
 	if status, out, errs := command(t, "", "replay", "-data", data, write(t, dir, "text", "text")); status != 1 || !strings.Contains(errs, "not a file of batches") {
@@ -387,7 +387,7 @@ func TestImportOfAListThatIsNotThere(t *testing.T) {
 	defer site.Close()
 	log, rules := write(t, dir, "access.log", accessLog(10)), write(t, dir, "rules.yaml", articles)
 	status, out, errs := command(t, "", "import", "-data", data, "-rules", rules, log)
-	if status == 0 || !strings.Contains(errs, "has no list articles") {
+	if status == 0 || !strings.Contains(errs, "have no list articles") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}
 	site.Reload(ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}}))

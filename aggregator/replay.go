@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/hotboard/hotboard/aggregator/importer"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 const replayUsage = `Counts the hits in files that edges saved because the aggregator may not have
@@ -39,20 +40,21 @@ func replay(ctx context.Context, args []string, t terminal) error {
 		fs.Usage()
 		return errUsage
 	}
-	target, err := open(ctx, nil)
+	target, err := open(ctx)
 	if err != nil {
 		return err
 	}
+	_, rules, err := target.current(ctx, nil)
 	for _, name := range fs.Args() {
-		if err = target.replay(ctx, name, t); err != nil {
-			break
+		if err == nil {
+			err = target.replay(ctx, name, rules, t)
 		}
 	}
 	return errors.Join(err, target.close())
 }
 
 // replay counts one file.
-func (target *importTarget) replay(ctx context.Context, name string, t terminal) error {
+func (target *target) replay(ctx context.Context, name string, rules *ruleset.Rules, t terminal) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("opening the file: %w", err)
@@ -62,18 +64,14 @@ func (target *importTarget) replay(ctx context.Context, name string, t terminal)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	inForce, err := rulesInForce(ctx, target.conn)
-	if err != nil {
-		return fmt.Errorf("asking the aggregator for its rules (is it running?): %w", err)
-	}
 	lists := slices.Sorted(maps.Keys(r.Hits))
 	for _, l := range lists {
-		if inForce.List(l) == nil {
+		if rules.List(l) == nil {
 			return errNoList(l)
 		}
 	}
 	p := newProgress(t.err, name)
-	already, err := importer.Replay(ctx, importer.Options{Conn: target.conn, Progress: p.show}, r)
+	already, err := importer.Replay(ctx, importer.Options{Conn: target.conn, Rules: rules, Progress: p.show}, r)
 	p.end()
 	if err != nil {
 		if ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ func serve(ctx context.Context, args []string, t terminal) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	a, err := app.New(app.Options{
-		Store: counts, Conn: nc, Rules: c.Rules, LoadRules: reloader(*path, c, log), ReloadToken: string(c.ReloadToken),
+		Store: counts, Conn: nc, Rules: c.Rules, From: cmp.Or(string(c.RulesFile), *path),
+		LoadRules: reloader(*path, c, log), ReloadToken: string(c.ReloadToken),
 		Listen: string(c.Listen), Slice: time.Duration(c.Slice), Log: c.NATS.LogOptions(), Logger: log, Registry: metrics,
 	})
 	if err != nil {
@@ -74,7 +76,7 @@ func serve(ctx context.Context, args []string, t terminal) error {
 	for {
 		select {
 		case <-hup:
-			_ = a.ReloadRules() // it has logged the mistake
+			_ = a.ReloadRules(ctx) // it has logged the mistake
 		case <-ctx.Done():
 			log.Info("stopping")
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

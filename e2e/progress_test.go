@@ -61,8 +61,9 @@ func TestProgressIsWatchedOnBothSides(t *testing.T) {
 		return nc
 	}
 	counts := jammed{memstore.New(shards), make(chan struct{})}
+	r := ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}}})
 	a, err := app.New(app.Options{
-		Store: counts, Conn: connect(), Rules: ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles"}}}),
+		Store: counts, Conn: connect(), Rules: r,
 		BehindAfter: late, Log: ingest.LogOptions{MaxBytes: 6 << 20}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -78,7 +79,7 @@ func TestProgressIsWatchedOnBothSides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := o.Document([]byte("{}"))
+	rules := o.Document(r.Document())
 	nc, done := connect(), make(chan error, 1)
 	go func() { done <- o.Run(t.Context(), outbox.NewNATS(func() *nats.Conn { return nc }, shards)) }()
 	for i := range hits / group {

@@ -35,8 +35,6 @@ const (
 	// SubjectOutcomes carries verdicts on votes from aggregators to all edges, as
 	// [Outcomes] in JSON. A lost message changes no count.
 	SubjectOutcomes = "hotboard.outcomes"
-	// SubjectRules answers any request with the rules in force, as JSON.
-	SubjectRules = "hotboard.rules"
 )
 
 // Headers of a reply that is an error, as in NATS's protocol for services.

@@ -57,6 +57,7 @@ func incomplete(t *testing.T, a *App, texts ...string) {
 func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
+	f.inForce(1) // by a message in each shard
 	now := time.Now()
 	for i := range 6 {
 		f.edge.Send(brokertest.View("articles", "a", uint64(i), now))
@@ -86,12 +87,12 @@ func TestEmptyStoreBehindAShortenedLog(t *testing.T) {
 	f.opts.Registry, f.opts.BehindAfter = nil, time.Second // checks ten times as often
 	reset := func() { f.opts.Registry = nil }
 	a := next()
-	incomplete(t, a, "all messages of the log before message 7 (the store of 2 shards was empty)")
+	incomplete(t, a, "all messages of the log before message 9 (the store of 2 shards was empty)")
 
 	shard := hit.Shard(hit.View, "articles", "a", testShards)
 	f.edge.Low = 7 // the edge knows that the first six are counted
 	f.edge.Send(brokertest.View("articles", "a", 7, now))
-	texts := []string{"before message 7", fmt.Sprintf("6 batches of edge edge-1 (1 to 6 of shard %d)", shard)}
+	texts := []string{"before message 9", fmt.Sprintf("6 batches of edge edge-1 (1 to 6 of shard %d)", shard)}
 	incomplete(t, a, texts...)
 	if err := a.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -26,21 +26,31 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/revisions"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Options configures an App. Store, Conn and Rules are required.
+// Options configures an App. Store and Conn are required.
 type Options struct {
 	// Store keeps the counts. The caller closes it after Stop.
 	Store store.Store
 	// Conn is the connection to the broker. The caller closes it after Stop. See
 	// [ConnectOptions].
 	Conn *nats.Conn
-	// Rules are the first rules. Default: those that LoadRules returns.
+	// Rules are the rules that the App proposes to the installation: see package
+	// revisions. Without any it follows the current revision.
 	Rules *ruleset.Rules
-	// LoadRules reads the rules again for ReloadRules. Without it POST /-/reload does
-	// not exist.
+	// Authority is the authority of Rules, and From is where they come from, such as
+	// the name of a file. Default: [revisions.Aggregator].
+	Authority revisions.Authority
+	From      string
+	// LoadRules reads the rules again for ReloadRules; nil rules follow. Without
+	// LoadRules POST /-/reload does not exist.
 	LoadRules func() (*ruleset.Rules, error)
+	// RulesDifferAfter is how long this aggregator or an edge may have other rules
+	// than the installation before that is a fault. Default:
+	// [revisions.DiffersAfter].
+	RulesDifferAfter time.Duration
 	// ReloadToken is the bearer token for POST /-/reload and POST /-/acknowledge.
 	// Without it only programs on the same machine may use them.
 	ReloadToken string
@@ -71,7 +81,10 @@ type Options struct {
 // App is one aggregator.
 type App struct {
 	opts      Options
-	rules     atomic.Pointer[ruleset.Rules]
+	rules     atomic.Pointer[ruleset.Rules] // for answers; nil before any are known
+	book      *revisions.Book
+	keeper    *revisions.Keeper
+	inForce   *inForce
 	faults    *faults.Registry
 	ingest    *ingest.Ingest
 	api       *api.API
@@ -107,24 +120,32 @@ func New(o Options) (*App, error) {
 	if o.BehindAfter == 0 {
 		o.BehindAfter = hit.BehindAfter
 	}
-	if o.Rules == nil {
-		if o.LoadRules == nil {
-			return nil, errors.New("an aggregator needs rules")
-		}
-		var err error
-		if o.Rules, err = o.LoadRules(); err != nil {
-			return nil, err
-		}
+	if o.Authority == "" {
+		o.Authority = revisions.Aggregator
+	}
+	if o.RulesDifferAfter == 0 {
+		o.RulesDifferAfter = revisions.DiffersAfter
 	}
 	a := &App{opts: o, faults: o.Faults, metrics: newMetrics(o.Registry)}
 	o.Registry.MustRegister(a.faults)
 	a.waiting = newWaiting(a.faults, o.BehindAfter)
-	a.rules.Store(o.Rules)
-	boards := board.New(o.Store, a.rules.Load, o.Now)
-	a.outcomes = newOutcomes(boards, &o, a.metrics)
 	var err error
+	if a.inForce, err = newInForce(a); err != nil {
+		return nil, err
+	}
+	a.book = revisions.New(func() *nats.Conn { return o.Conn }, o.Log.Replicas)
+	a.keeper = revisions.NewKeeper(revisions.KeeperOptions{
+		Book: a.book, Authority: o.Authority, By: hostname(), Changed: a.inForce.changed,
+		Faults: a.faults, Logger: o.Logger, DiffersAfter: o.RulesDifferAfter,
+	})
+	if o.Rules != nil {
+		a.rules.Store(o.Rules)
+		a.keeper.Carry(o.Rules, o.From)
+	}
+	boards := board.New(o.Store, a.Rules, o.Now)
+	a.outcomes = newOutcomes(boards, &o, a.metrics)
 	a.ingest, err = ingest.New(ingest.Options{
-		Conn: o.Conn, Store: o.Store, Rules: a.rulesOf, Committed: a.outcomes.committed, Log: o.Log, Owner: owner(),
+		Conn: o.Conn, Store: o.Store, Rules: a.book.Rules, Committed: a.outcomes.committed, Log: o.Log, Owner: owner(),
 		BehindAfter: o.BehindAfter,
 		Faults:      a.faults, Logger: o.Logger, Registerer: o.Registry,
 	})
@@ -132,7 +153,7 @@ func New(o Options) (*App, error) {
 		return nil, err
 	}
 	a.api = api.New(api.Options{
-		Boards: boards, Rules: a.rules.Load,
+		Boards: boards, Rules: a.Rules,
 		Slice: o.Slice, Now: o.Now, Logger: o.Logger,
 	})
 	a.responder = newResponder(a)
@@ -142,13 +163,17 @@ func New(o Options) (*App, error) {
 
 // owner returns an id for this process among those that fold the same store.
 func owner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails, see its documentation
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
+	return fmt.Sprintf("%s-%d-%s", hostname(), os.Getpid(), hex.EncodeToString(b[:]))
+}
+
+func hostname() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return host
 }
 
 // Start begins to fold and to answer. It fails when the HTTP listener cannot be
@@ -166,6 +191,10 @@ func (a *App) Start(ctx context.Context) error {
 		} else if err != nil {
 			a.opts.Logger.Warn("the log cannot be used yet", "error", err)
 		}
+		a.keeper.Look(ctx) // so that the first answers know the rules
+	}
+	if err := a.inForce.look(ctx); err != nil {
+		a.opts.Logger.Warn("the rules cannot be put in force yet", "error", err)
 	}
 	if a.opts.Listen != "" {
 		var err error
@@ -184,6 +213,8 @@ func (a *App) Start(ctx context.Context) error {
 		defer close(a.outcomes.folds) // nothing commits any more
 		a.ingest.Run(run)
 	})
+	wg.Go(func() { a.keeper.Run(run) })
+	wg.Go(func() { a.inForce.run(run) })
 	wg.Go(func() { a.outcomes.run(run) })
 	wg.Go(func() { a.waiting.run(run) })
 	if a.listener != nil {
@@ -222,30 +253,35 @@ func (a *App) Addr() net.Addr {
 	return a.listener.Addr()
 }
 
-// Rules returns the rules in force.
-func (a *App) Rules() *ruleset.Rules { return a.rules.Load() }
-
-// rulesOf returns the rules of a document: today those in force, whatever the
-// document.
-func (a *App) rulesOf(context.Context, hit.RulesID) (*ruleset.Rules, error) {
-	return a.rules.Load(), nil
+// Rules returns the rules that answers are made by: those of the newest revision
+// that all shards have in force. Before any is in force they are those of the
+// current revision, and before that those of the configuration, or none.
+func (a *App) Rules() *ruleset.Rules {
+	if r := a.rules.Load(); r != nil {
+		return r
+	}
+	return &ruleset.Rules{}
 }
 
-// Reload puts rules in force, from the next fold and the next answer on.
-func (a *App) Reload(r *ruleset.Rules) {
+// Book returns the revisions of the installation's rules.
+func (a *App) Book() *revisions.Book { return a.book }
+
+// Reload proposes other rules; nil follows the current revision. They come into
+// force soon afterwards, if they may.
+func (a *App) Reload(ctx context.Context, r *ruleset.Rules) {
 	a.metrics.reloaded(nil)
-	a.rules.Store(r)
-	a.api.Forget()
-	a.opts.Logger.Info("new rules are in force", "lists", len(r.Lists))
+	a.keeper.Carry(r, a.opts.From)
+	a.keeper.Look(ctx)
 }
 
 // ReloadRules reloads the rules that Options.LoadRules returns. It refuses rules
-// with a mistake as a whole, and the old ones stay.
-func (a *App) ReloadRules() error {
+// with a mistake as a whole, and the old ones stay. It fails with
+// [revisions.ErrConflict] if others stay in force.
+func (a *App) ReloadRules(ctx context.Context) error {
 	if a.opts.LoadRules == nil {
 		return errors.New("the aggregator was started without a source of rules to reload")
 	}
-	a.mu.Lock() // a concurrent reload could put older rules in force last
+	a.mu.Lock() // a concurrent reload could propose older rules last
 	defer a.mu.Unlock()
 	r, err := a.opts.LoadRules()
 	if err != nil {
@@ -253,8 +289,12 @@ func (a *App) ReloadRules() error {
 		a.opts.Logger.Error("the new rules are refused; the old ones stay", "error", err)
 		return err
 	}
-	a.Reload(r)
-	return nil
+	a.Reload(ctx, r)
+	err = a.keeper.Differs()
+	if err != nil {
+		a.opts.Logger.Warn("the reloaded rules are not in force", "error", err)
+	}
+	return err
 }
 
 // Handler returns the handler of the HTTP listener: the reading API, health and

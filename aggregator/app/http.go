@@ -19,6 +19,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/internal/faults"
 	"github.com/hotboard/hotboard/internal/reading"
+	"github.com/hotboard/hotboard/internal/revisions"
 )
 
 const (
@@ -50,7 +51,11 @@ func (a *App) newHandler() http.Handler {
 		if reading.Serves(r.URL.EscapedPath()) || r.URL.Path == api.DescriptionPath {
 			began := time.Now()
 			s := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-			a.api.ServeHTTP(s, r)
+			if a.rules.Load() == nil && r.URL.Path != api.DescriptionPath {
+				api.WriteError(s, r, &reading.Error{Status: http.StatusServiceUnavailable, Code: "unavailable", Message: errNoRules.Error()})
+			} else {
+				a.api.ServeHTTP(s, r)
+			}
 			a.metrics.answered("http", s.status < 500, time.Since(began))
 			return
 		}
@@ -162,7 +167,12 @@ func (a *App) reload(w http.ResponseWriter, r *http.Request) {
 	if !a.mayOperate(w, r) {
 		return
 	}
-	if err := a.ReloadRules(); err != nil {
+	err := a.ReloadRules(r.Context())
+	if errors.Is(err, revisions.ErrConflict) {
+		api.WriteError(w, r, &reading.Error{Status: http.StatusConflict, Code: "rules_differ", Message: err.Error()})
+		return
+	}
+	if err != nil {
 		api.WriteError(w, r, &reading.Error{Status: http.StatusUnprocessableEntity, Code: "bad_rules", Message: err.Error()})
 		return
 	}

@@ -71,6 +71,7 @@ func TestAnOutageIsOneFault(t *testing.T) {
 
 	edge := server.Connect()
 	jet := brokertest.NewEdge(t, server.JetStream(), "edge-1", shards)
+	jet.Rules = lists("articles").ID()
 	visitor := uint64(0)
 	traffic := func() { // to all shards, with requests of an edge and a reader
 		for i := range 4 * shards {

@@ -37,6 +37,7 @@ func poll() *ruleset.Rules {
 func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *Options) { o.Rules = poll() })
+	f.edge.Rules = poll().ID()
 	heard := make(chan *nats.Msg, 1000)
 	if _, err := f.nc.ChanSubscribe(hit.SubjectOutcomes, heard); err != nil {
 		t.Fatal(err)

@@ -52,6 +52,7 @@ func (b *responder) subscribe(nc *nats.Conn) error {
 	reports, err := nc.Subscribe(hit.SubjectApplied, func(msg *nats.Msg) {
 		if w, err := readWaiting(msg.Data); err == nil {
 			b.app.waiting.heard(w)
+			b.app.inForce.heard(w)
 		}
 	})
 	if err == nil {
@@ -65,7 +66,6 @@ func (b *responder) subscribe(nc *nats.Conn) error {
 	for subject, answer := range map[string]func(context.Context, []byte) (any, error){
 		hit.SubjectApplied: b.applied,
 		hit.SubjectQuery:   b.query,
-		hit.SubjectRules:   b.rules,
 	} {
 		sub, err := nc.QueueSubscribe(subject, queue, func(msg *nats.Msg) { b.serve(ctx, msg, answer) })
 		if err == nil {
@@ -152,6 +152,9 @@ func (b *responder) query(ctx context.Context, data []byte) (any, error) {
 	if len(q.Requests) == 0 {
 		return nil, errors.New("reading a question: it has no requests")
 	}
+	if b.app.rules.Load() == nil {
+		return nil, errNoRules
+	}
 	return b.app.api.Answer(ctx, &q), nil
 }
 
@@ -169,5 +172,3 @@ func respond(msg *nats.Msg, v any) error {
 	reply.Data = data
 	return msg.RespondMsg(reply)
 }
-
-func (b *responder) rules(context.Context, []byte) (any, error) { return b.app.rules.Load(), nil }

@@ -48,11 +48,12 @@ type Config struct {
 	Log    Log     `json:"log"`
 
 	// RulesFile is a file with the rules, relative to the configuration file.
-	// RulesConfig is the rules themselves. Exactly one is required.
+	// RulesConfig is the rules themselves. With neither the aggregator follows the
+	// current revision.
 	RulesFile   Text            `json:"rules_file"`
 	RulesConfig *ruleset.Config `json:"rules"`
 
-	// Rules are the compiled rules of either.
+	// Rules are the compiled rules of either, or nil.
 	Rules *ruleset.Rules
 }
 
@@ -249,8 +250,6 @@ func (c *Config) validate() error {
 		bad("log.level", "%q is none of debug, info, warn and error", string(c.Log.Level))
 	}
 	switch {
-	case c.RulesConfig == nil && c.RulesFile == "":
-		bad("", "no rules: set rules_file (a file) or rules (here)")
 	case c.RulesConfig != nil && c.RulesFile != "":
 		bad("rules_file", "two sets of rules: remove rules_file or rules")
 	case c.RulesConfig != nil:

@@ -122,7 +122,6 @@ func TestSingleProblems(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no store":          {"rules: {lists: [{name: a}]}", "no store"},
 		"two stores":        {minimal + "sqlite: {path: x}\n", "two stores"},
-		"no rules":          {"sqlite: {path: x}", "no rules"},
 		"two rules":         {minimal + "rules_file: x.yaml\n", "two sets of rules"},
 		"empty rules":       {"sqlite: {path: x}\nrules: {lists: []}", "nothing would be counted"},
 		"missing rules":     {"sqlite: {path: x}\nrules_file: /nonexistent/x.yaml", "/nonexistent/x.yaml"},

@@ -27,6 +27,7 @@ import (
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/revisions"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -41,8 +42,8 @@ const DefaultLogBytes = 1 << 30
 type Options struct {
 	// Dir holds all files. Open and Start create it if necessary.
 	Dir string
-	// Rules are the initial rules. Default, of Open alone: the last rules in
-	// force in Dir.
+	// Rules are the rules of a Caddyfile, which the backend proposes. Without any it
+	// follows the current revision.
 	Rules *ruleset.Rules
 	// LogBytes is the maximum size of the log. Default: DefaultLogBytes.
 	LogBytes int64
@@ -70,18 +71,12 @@ type Embedded struct {
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 	up    keeper
-	files files
+	url   publishedURL
 }
 
 // Open starts a backend. It fails if another process uses the directory, or if a
 // file in it is unusable. ctx bounds the start only.
 func Open(ctx context.Context, o Options) (*Embedded, error) {
-	if o.Rules == nil && o.Dir != "" {
-		var err error
-		if o.Rules, err = LoadRules(o.Dir); err != nil {
-			return nil, fmt.Errorf("opening the data directory %s: %w", o.Dir, err)
-		}
-	}
 	e, err := prepare(o)
 	if err != nil {
 		return nil, err
@@ -156,7 +151,7 @@ func (e *Embedded) begin(ctx context.Context, o Options) error {
 		return err
 	}
 	a, err := app.New(app.Options{
-		Store: e.store, Conn: own, Rules: o.Rules, Slice: o.Slice, Logger: e.log, Registry: o.Registry, Faults: e.faults, Now: o.Now,
+		Store: e.store, Conn: own, Rules: o.Rules, Authority: revisions.Caddyfile, From: "Caddyfile", Slice: o.Slice, Logger: e.log, Registry: o.Registry, Faults: e.faults, Now: o.Now,
 		Wait: e.stop != nil,
 		Log:  ingest.LogOptions{MaxBytes: e.broker.logBytes},
 	})
@@ -167,8 +162,7 @@ func (e *Embedded) begin(ctx context.Context, o Options) error {
 		return err
 	}
 	e.app = a
-	e.files.rules.Store(a.Rules())
-	e.saveFiles()
+	e.saveURL()
 	return nil
 }
 
@@ -186,15 +180,11 @@ func (e *Embedded) Faults(ctx context.Context) []faults.Fault { return e.app.Fau
 // Registry returns the metrics.
 func (e *Embedded) Registry() *prometheus.Registry { return e.app.Registry() }
 
-// Rules returns the rules in force.
+// Rules returns the rules that answers are made by.
 func (e *Embedded) Rules() *ruleset.Rules { return e.app.Rules() }
 
-// Reload puts rules in force.
-func (e *Embedded) Reload(r *ruleset.Rules) {
-	e.app.Reload(r)
-	e.files.rules.Store(r)
-	e.saveFiles()
-}
+// Reload proposes other rules.
+func (e *Embedded) Reload(r *ruleset.Rules) { e.app.Reload(context.Background(), r) }
 
 // closeTimeout is how long Close waits for the aggregator to finish counting.
 const closeTimeout = 15 * time.Second

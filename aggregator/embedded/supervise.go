@@ -85,7 +85,7 @@ func (e *Embedded) keepUp(ctx context.Context) error {
 		e.up.tidied = true
 	}
 	errServer := e.keepServer()
-	e.saveFiles()
+	e.saveURL()
 	e.showAside(ctx)
 	return errors.Join(errStore, errServer)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hotboard/hotboard/e2e/damage"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/internal/datadir"
@@ -68,7 +69,7 @@ func newSender(t *testing.T, e *Embedded) *sender {
 func (s *sender) try(size int) error {
 	seq := s.acked + 1
 	h := brokertest.View("articles", "x", seq, time.Now())
-	data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Rules: brokertest.Rules, Hits: []hit.Hit{h}})
+	data, err := hit.Encode(&hit.Batch{Edge: "edge", Seq: seq, Rules: rulesOf("articles").ID(), Hits: []hit.Hit{h}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -377,4 +378,27 @@ func TestDamagedLog(t *testing.T) {
 			counts(t, e, 15)
 		})
 	}
+}
+
+// The server may go on storing into a damaged file without ever returning what it
+// stored.
+func TestDamagedRules(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := open(t, options(dir, "articles"))
+	edge(t, e.Conn(), "a").Send(brokertest.View("articles", "x", 1, time.Now()))
+	counts(t, e, 1)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damage.Kinds["flip bytes"](t, filepath.Join(dir, "nats/jetstream/$G/streams/KV_HOTBOARD_RULES/msgs/1.blk"))
+	e = open(t, options(dir, "articles"))
+	edge(t, e.Conn(), "b").Send(brokertest.View("articles", "x", 2, time.Now()))
+	counts(t, e, 2)
+	brokertest.Eventually(t, func() string {
+		if r, err := e.app.Book().Current(t.Context()); err != nil || r.Rules != rulesOf("articles").ID() {
+			return fmt.Sprintf("the current revision is %s, %v", r, err)
+		}
+		return ""
+	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/internal/revisions"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/accesslog"
 	"github.com/hotboard/hotboard/ruleset/bots"
@@ -36,7 +37,8 @@ const linesPerBatch = hit.MaxHits
 type Options struct {
 	// Conn is a connection to the broker that keeps the log of hits.
 	Conn *nats.Conn
-	// Rules decide which requests are views.
+	// Rules decide which requests are views, and the hits count by them. Of a
+	// recording, those hits do that name no rules.
 	Rules *ruleset.Rules
 	// Patterns, if set, come from the file in the rules for bots.
 	Patterns *bots.Patterns
@@ -110,10 +112,7 @@ func begin(ctx context.Context, o Options) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("using JetStream: %w", err)
 	}
-	im := &run{Options: o, js: js, rules: hit.RulesIDOf([]byte("{}"))}
-	if o.Rules != nil {
-		im.rules = o.Rules.ID()
-	}
+	im := &run{Options: o, js: js, book: revisions.New(func() *nats.Conn { return o.Conn }, 0)}
 	if im.Progress == nil {
 		im.Progress = func(Progress) {}
 	}
@@ -125,8 +124,10 @@ func begin(ctx context.Context, o Options) (*run, error) {
 			return nil, fmt.Errorf("connecting to NATS: %w", ctx.Err())
 		}
 	}
-	im.shards, err = shards(ctx, js)
-	return im, err
+	if im.shards, err = shards(ctx, js); err != nil {
+		return nil, err
+	}
+	return im, im.book.PutDocument(ctx, o.Rules.Document())
 }
 
 // shards returns the number of shards in the log of hits.
@@ -155,7 +156,7 @@ func edgeID(content [sha256.Size]byte, route string) string {
 type run struct {
 	Options
 	js        jetstream.JetStream
-	rules     hit.RulesID // of batches that name none
+	book      *revisions.Book
 	shards    int
 	batches   uint64 // of each route and shard
 	judge     *judge
@@ -207,7 +208,7 @@ func (im *run) survey(ctx context.Context, log io.ReadSeeker) (err error) {
 // applied yet.
 func (im *run) publish(ctx context.Context, log io.ReadSeeker) (err error) {
 	for _, p := range im.producers {
-		p.hits, p.rules = make([][]hit.Hit, im.shards), im.rules
+		p.hits, p.rules = make([][]hit.Hit, im.shards), im.Rules.ID()
 	}
 	seq := uint64(1)
 	s := &im.judge.summary

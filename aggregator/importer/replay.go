@@ -23,6 +23,7 @@ type Recording struct {
 	// them by list.
 	Batches int
 	Hits    map[string]int
+	rules   map[hit.RulesID]bool // that the batches name
 	// Bad is the error at which reading stopped, or nil. The rest of the file is
 	// unreadable.
 	Bad error
@@ -30,7 +31,7 @@ type Recording struct {
 
 // ReadRecording reads a whole file of batches.
 func ReadRecording(file io.ReadSeeker) (*Recording, error) {
-	r := &Recording{file: file, Hits: map[string]int{}}
+	r := &Recording{file: file, Hits: map[string]int{}, rules: map[hit.RulesID]bool{}}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading the file: %w", err)
 	}
@@ -41,6 +42,9 @@ func ReadRecording(file io.ReadSeeker) (*Recording, error) {
 	r.content = [sha256.Size]byte(h.Sum(nil))
 	r.Bad = r.each(func(b *hit.Batch) error {
 		r.Batches++
+		if !b.Rules.IsZero() {
+			r.rules[b.Rules] = true
+		}
 		for i := range b.Hits {
 			r.Hits[b.Hits[i].List]++
 		}
@@ -79,11 +83,18 @@ func (r *Recording) each(do func(*hit.Batch) error) error {
 // Replay counts the batches of a recording, and returns when all are applied.
 // They get an edge id of their own, a hash of the content: replaying a recording
 // twice, or again after an interruption, counts it once. already reports whether
-// all of it was applied before. Replay uses Conn and Progress of o only.
+// all of it was applied before. Replay uses Conn, Rules and Progress of o only. It
+// fails with [revisions.ErrNoDocument] if the broker lacks rules that the hits name:
+// then nobody could count them.
 func Replay(ctx context.Context, o Options, r *Recording) (already bool, err error) {
 	im, err := begin(ctx, o)
 	if err != nil {
 		return false, err
+	}
+	for id := range r.rules {
+		if _, err := im.book.Document(ctx, id); err != nil {
+			return false, fmt.Errorf("%w (start the edge of the file again, or add them: aggregator rules add FILE)", err)
+		}
 	}
 	im.batches = uint64(r.Batches)
 	sum := sha256.Sum256(r.content[:])
@@ -98,7 +109,7 @@ func Replay(ctx context.Context, o Options, r *Recording) (already bool, err err
 	seq := uint64(0)
 	err = r.each(func(b *hit.Batch) error {
 		if p.rules = b.Rules; p.rules.IsZero() {
-			p.rules = im.rules
+			p.rules = im.Rules.ID()
 		}
 		for _, h := range b.Hits { // the log may have another number of shards now
 			shard := hit.Shard(h.Kind, h.List, h.Item, im.shards)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/hit"
-	"github.com/hotboard/hotboard/internal/brokertest"
 )
 
 // recording returns a file of n batches of three views each, as an edge writes it.
@@ -16,7 +15,7 @@ func recording(t *testing.T, n int) []byte {
 	t.Helper()
 	var file []byte
 	for i := range n {
-		b := &hit.Batch{Edge: "edge", Shard: 9, Seq: uint64(i + 1), Rules: brokertest.Rules} // of a log with more shards
+		b := &hit.Batch{Edge: "edge", Shard: 9, Seq: uint64(i + 1), Rules: rules(t).ID()} // of a log with more shards
 		for j := range 3 {
 			b.Hits = append(b.Hits, hit.Hit{Kind: hit.View, List: "articles", Item: fmt.Sprint(j), Visitor: uint64(i + 1), Time: time.Now().UnixMilli()})
 		}
@@ -35,7 +34,7 @@ func (f *fixture) replays(file []byte) (*Recording, bool) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	already, err := Replay(f.t.Context(), Options{Conn: f.nc}, r)
+	already, err := Replay(f.t.Context(), Options{Conn: f.nc, Rules: rules(f.t)}, r)
 	if err != nil {
 		f.t.Fatal(err)
 	}

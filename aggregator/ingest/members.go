@@ -54,8 +54,8 @@ func (in *Ingest) announce(ctx context.Context) {
 	}
 }
 
-// owns reports whether this aggregator should fold a shard.
-func (in *Ingest) owns(shard int) bool {
+// Owns reports whether this aggregator should fold a shard.
+func (in *Ingest) Owns(shard int) bool {
 	m := in.members.Load()
 	return m != nil && len(*m) > 0 && (*m)[shard%len(*m)] == in.Owner
 }

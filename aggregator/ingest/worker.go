@@ -134,7 +134,7 @@ func (w *worker) rulesError(ctx context.Context, err *fold.RulesError) error {
 // belongs to another aggregator. A worker that cannot read the log does not renew,
 // so that another aggregator may go on.
 func (w *worker) lease(ctx context.Context) error {
-	if !w.in.owns(w.shard) {
+	if !w.in.Owns(w.shard) {
 		w.release(ctx)
 		return errLease
 	}

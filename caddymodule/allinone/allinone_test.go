@@ -144,9 +144,12 @@ func TestAllInOne(t *testing.T) {
 		if err := load(t, caddyfileOf(dir, "boards day all")); err != nil {
 			t.Fatal(err)
 		}
-		if w := do(t, request("GET", "/hot?period=hour", "")); w.Code == http.StatusOK {
-			t.Errorf("a board that is not kept any more: %d %s", w.Code, w.Body)
-		}
+		eventually(t, func() string {
+			if w := do(t, request("GET", "/hot?period=hour", "")); w.Code == http.StatusOK {
+				return fmt.Sprintf("a board that is not kept any more: %d %s", w.Code, w.Body)
+			}
+			return ""
+		})
 		do(t, request("GET", "/articles/three", ""))
 		waitForBoard(t, "two:2 three:1 one:1")
 	})
@@ -155,11 +158,14 @@ func TestAllInOne(t *testing.T) {
 		if err := load(t, config); err == nil {
 			t.Fatal("a server that cannot listen was accepted")
 		}
-		backends.Range(func(_, v any) bool {
-			if boards := v.(*backend).Rules().List("articles").Boards; len(boards) != 2 {
-				t.Errorf("the boards are %v, want those of before", boards)
-			}
-			return true
+		eventually(t, func() (failed string) {
+			backends.Range(func(_, v any) bool {
+				if boards := v.(*backend).Rules().List("articles").Boards; len(boards) != 2 {
+					failed = fmt.Sprintf("the boards are %v, want those of before", boards)
+				}
+				return true
+			})
+			return failed
 		})
 		if n, _ := backends.References(dir); n != 1 {
 			t.Errorf("%d configurations hold the backend, want 1", n)

@@ -56,7 +56,7 @@ func TestFreshness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := box.Document([]byte("{}"))
+	rules := box.Document(r.Document())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = box.Run(ctx, outbox.NewNATS(func() *nats.Conn { return nc }, 16)) })

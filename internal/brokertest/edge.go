@@ -33,7 +33,7 @@ func Eventually(t testing.TB, check func() string) {
 	}
 }
 
-// Rules names the rules of all batches of tests.
+// Rules names the rules of batches in tests that need no document of them.
 var Rules = hit.RulesIDOf([]byte("{}"))
 
 // Edge publishes batches like an edge, and keeps them all.
@@ -42,6 +42,9 @@ type Edge struct {
 	js     jetstream.JetStream
 	ID     string
 	shards int
+	// Rules names the rules of its batches: Rules of this package, unless a test sets
+	// another name.
+	Rules hit.RulesID
 	// Low is the lowest sequence that the edge claims it can still send.
 	Low     uint64
 	batches map[int][][]byte // by shard; the first is sequence 1
@@ -49,7 +52,7 @@ type Edge struct {
 
 // NewEdge returns an edge without batches.
 func NewEdge(t testing.TB, js jetstream.JetStream, id string, shards int) *Edge {
-	return &Edge{t: t, js: js, ID: id, shards: shards, Low: 1, batches: map[int][][]byte{}}
+	return &Edge{t: t, js: js, ID: id, Rules: Rules, shards: shards, Low: 1, batches: map[int][][]byte{}}
 }
 
 // Send makes one batch of the hits for each of their shards, and publishes it.
@@ -71,7 +74,7 @@ func (e *Edge) Add(hits ...hit.Hit) map[int]uint64 {
 	seqs := map[int]uint64{}
 	for s, hits := range byShard {
 		seqs[s] = uint64(len(e.batches[s]) + 1)
-		data, err := hit.Encode(&hit.Batch{Edge: e.ID, Shard: s, Seq: seqs[s], Rules: Rules, Hits: hits})
+		data, err := hit.Encode(&hit.Batch{Edge: e.ID, Shard: s, Seq: seqs[s], Rules: e.Rules, Hits: hits})
 		if err != nil {
 			e.t.Fatal(err)
 		}

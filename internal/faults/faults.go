@@ -30,8 +30,11 @@ const EventShown = time.Minute
 // LogEvery is the least time between two log lines about faults of one kind.
 const LogEvery = 10 * time.Second
 
-// Whole is the shard of a fault that concerns no single shard.
-const Whole = -1
+// In place of the shard of a fault that concerns no single shard.
+const (
+	Whole = -1
+	Edges = -2 // edges reported it
+)
 
 // Fault is one current problem.
 type Fault struct {
@@ -149,7 +152,7 @@ func (r *Registry) happened(p place, message string) {
 	rep := r.reports[p.kind]
 	rep.times++
 	rep.message = message
-	if p.shard != Whole && !slices.Contains(rep.shards, p.shard) {
+	if p.shard >= 0 && !slices.Contains(rep.shards, p.shard) {
 		rep.shards = append(rep.shards, p.shard)
 	}
 	r.write(p.kind)
@@ -208,7 +211,7 @@ func (r *Registry) Active() []Fault {
 				i = len(all)
 				all = append(all, Fault{Kind: p.kind, Message: e.message, Since: e.since})
 			}
-			if p.shard != Whole {
+			if p.shard >= 0 {
 				all[i].Shards = append(all[i].Shards, p.shard)
 			}
 			if e.since.Before(all[i].Since) {

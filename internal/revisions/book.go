@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hotboard/hotboard/hit"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // maxCompiled bounds the compiled rules in memory.
@@ -28,19 +29,12 @@ type Book struct {
 	conn     func() *nats.Conn
 	replicas int
 	poll     time.Duration // of a Keeper
-	compiled *otter.Cache[hit.RulesID, compiled]
+	compiled *otter.Cache[hit.RulesID, *ruleset.Rules]
 
 	mu     sync.Mutex
 	open   *bucket
 	latest latest
 	top    uint64 // the highest number that this process has seen
-}
-
-// compiled are rules with their document. The document of the rules may differ from
-// it, if another build wrote it.
-type compiled struct {
-	rules *rules
-	doc   []byte
 }
 
 // latest is what the last message of all revisions was at the last look. While it
@@ -57,23 +51,32 @@ type latest struct {
 func New(conn func() *nats.Conn, replicas int) *Book {
 	return &Book{
 		conn: conn, replicas: replicas, poll: pollEvery,
-		compiled: otter.Must(&otter.Options[hit.RulesID, compiled]{MaximumSize: maxCompiled}),
+		compiled: otter.Must(&otter.Options[hit.RulesID, *ruleset.Rules]{MaximumSize: maxCompiled}),
 	}
 }
 
-// PutDocument puts a document into the bucket, unless it is there undamaged.
+// errDamaged means that the bucket does not return what it has stored.
+var errDamaged = errors.New("the files of the bucket were damaged; a new bucket takes its place")
+
+// PutDocument puts a document into the bucket, unless it is there undamaged. If the
+// server stores documents and does not return them, PutDocument deletes the bucket
+// and fails. A new bucket gets what processes and edges' disks still have.
 func (b *Book) PutDocument(ctx context.Context, doc []byte) error {
 	id := hit.RulesIDOf(doc)
 	err := b.use(ctx, func(ctx context.Context, kv *bucket) error {
-		entry, err := kv.Get(ctx, documentKey(id))
-		if err == nil && bytes.Equal(entry.Value(), doc) {
-			return nil
+		for range 3 { // not once, because somebody else may delete it at the same time
+			entry, err := kv.Get(ctx, documentKey(id))
+			if err == nil && bytes.Equal(entry.Value(), doc) {
+				return nil
+			}
+			if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+				return err
+			}
+			if _, err = kv.Put(ctx, documentKey(id), doc); err != nil {
+				return err
+			}
 		}
-		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return err
-		}
-		_, err = kv.Put(ctx, documentKey(id), doc)
-		return err
+		return errors.Join(errDamaged, kv.js.DeleteStream(ctx, streamName))
 	})
 	if err != nil {
 		return fmt.Errorf("putting the document %s of rules into the broker: %w", id.Short(), err)
@@ -106,7 +109,7 @@ func (b *Book) Document(ctx context.Context, id hit.RulesID) (doc []byte, err er
 // Rules returns the compiled rules of a document. It remembers the last ones that
 // it returned. The zero id names the rules of the oldest revision. Rules fails with
 // [ErrNoDocument] if the broker has no undamaged copy.
-func (b *Book) Rules(ctx context.Context, id hit.RulesID) (*rules, error) {
+func (b *Book) Rules(ctx context.Context, id hit.RulesID) (*ruleset.Rules, error) {
 	if id.IsZero() {
 		all, err := b.Revisions(ctx)
 		if err != nil {
@@ -117,26 +120,29 @@ func (b *Book) Rules(ctx context.Context, id hit.RulesID) (*rules, error) {
 		}
 		id = all[0].Rules
 	}
-	if c, ok := b.compiled.GetIfPresent(id); ok {
-		return c.rules, nil
+	if r, ok := b.compiled.GetIfPresent(id); ok {
+		return r, nil
 	}
 	doc, err := b.Document(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	r, err := parse(doc)
+	r, err := ruleset.ParseDocument(doc)
 	if err != nil {
-		return nil, fmt.Errorf("this build cannot use the document %s of rules (a newer one wrote it?): %w", id.Short(), err)
+		return nil, err
 	}
-	b.compiled.Set(id, compiled{r, doc})
+	b.compiled.Set(id, r)
 	return r, nil
 }
+
+// Remember makes Rules know rules that the broker may not have yet.
+func (b *Book) Remember(r *ruleset.Rules) { b.compiled.Set(r.ID(), r) }
 
 // Restore puts the documents of all rules in memory back into the bucket, in case
 // it has lost them.
 func (b *Book) Restore(ctx context.Context) error {
-	for c := range b.compiled.Values() {
-		if err := b.PutDocument(ctx, c.doc); err != nil {
+	for r := range b.compiled.Values() {
+		if err := b.PutDocument(ctx, r.Document()); err != nil {
 			return err
 		}
 	}
@@ -282,9 +288,9 @@ const attempts = 10
 //
 // So a process that starts with an old configuration does not take rules back, and
 // a second authority never wins by itself.
-func (b *Book) Propose(ctx context.Context, r *rules, source Source, agreed uint64) (current Revision, ok bool, err error) {
-	doc, id := documentOf(r), idOf(r)
-	b.compiled.Set(id, compiled{r, doc})
+func (b *Book) Propose(ctx context.Context, r *ruleset.Rules, source Source, agreed uint64) (current Revision, ok bool, err error) {
+	doc, id := r.Document(), r.ID()
+	b.Remember(r)
 	for range attempts {
 		var all []Revision
 		if all, err = b.Revisions(ctx); err != nil {
@@ -305,9 +311,12 @@ func (b *Book) Propose(ctx context.Context, r *rules, source Source, agreed uint
 		if err = b.PutDocument(ctx, doc); err != nil {
 			return current, false, err
 		}
+		next := Revision{Rules: id, Authority: source.Authority, By: source.By, From: source.From}
+		if r.Bots != nil {
+			next.BotsFile = r.Bots.File
+		}
 		var added Revision
-		added, err = b.Add(ctx, Revision{Rules: id, Authority: source.Authority, By: source.By, From: source.From}, current.Number)
-		if err == nil {
+		if added, err = b.Add(ctx, next, current.Number); err == nil {
 			return added, true, nil
 		}
 		if !errors.Is(err, ErrConflict) {

@@ -19,7 +19,7 @@ import (
 )
 
 // rulesOf returns rules with a list of each name.
-func rulesOf(t testing.TB, lists ...string) *rules {
+func rulesOf(t testing.TB, lists ...string) *ruleset.Rules {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("lists:\n")
@@ -50,7 +50,17 @@ func bucketOf(t testing.TB, s *brokertest.Server) jetstream.KeyValue {
 	return kv
 }
 
-func propose(t testing.TB, b *Book, r *rules, a Authority, agreed uint64) (Revision, bool) {
+// purge empties the bucket, if there is one.
+func purge(t testing.TB, s *brokertest.Server) {
+	t.Helper()
+	if stream, err := s.JetStream().Stream(t.Context(), streamName); err == nil {
+		if err := stream.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func propose(t testing.TB, b *Book, r *ruleset.Rules, a Authority, agreed uint64) (Revision, bool) {
 	t.Helper()
 	now, ok, err := b.Propose(t.Context(), r, Source{a, "a test", "its text"}, agreed)
 	if err != nil {
@@ -64,7 +74,7 @@ func TestPropose(t *testing.T) {
 	s := brokertest.NewServer(t)
 	one, two, three := rulesOf(t, "one"), rulesOf(t, "two"), rulesOf(t, "three")
 	type step struct {
-		rules     *rules
+		rules     *ruleset.Rules
 		authority Authority
 		agreed    uint64
 		number    uint64 // wanted
@@ -81,11 +91,7 @@ func TestPropose(t *testing.T) {
 		"old, reloaded long ago":    {{one, Caddyfile, 0, 1, true}, {two, Caddyfile, 0, 2, true}, {three, Caddyfile, 0, 3, true}, {one, Caddyfile, 2, 3, false}},
 		"old, reloaded, not theirs": {{one, Caddyfile, 0, 1, true}, {two, Caddyfile, 0, 2, true}, {one, Aggregator, 2, 2, false}},
 	} {
-		if kv, err := s.JetStream().KeyValue(t.Context(), hit.RulesBucket); err == nil {
-			if err := s.JetStream().DeleteKeyValue(t.Context(), kv.Bucket()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		purge(t, s)
 		b := newBook(s)
 		for i, st := range steps {
 			now, ok := propose(t, b, st.rules, st.authority, st.agreed)
@@ -96,7 +102,7 @@ func TestPropose(t *testing.T) {
 			if err != nil || !current.same(now) {
 				t.Errorf("%s: step %d: the current revision is %s, %v; want %s", name, i, current, err, now)
 			}
-			if r, err := newBook(s).Rules(t.Context(), now.Rules); err != nil || idOf(r) != now.Rules {
+			if r, err := newBook(s).Rules(t.Context(), now.Rules); err != nil || r.ID() != now.Rules {
 				t.Errorf("%s: step %d: %v, %v", name, i, r, err)
 			}
 		}
@@ -117,7 +123,7 @@ func TestProposersAtOnce(t *testing.T) {
 	} {
 		var wg sync.WaitGroup
 		agreed := make([]bool, proposers)
-		var all [proposers]*rules
+		var all [proposers]*ruleset.Rules
 		for i := range proposers {
 			all[i] = rulesOf(t, fmt.Sprint("list-", i))
 		}
@@ -143,13 +149,11 @@ func TestProposersAtOnce(t *testing.T) {
 			}
 		}
 		for i, ok := range agreed {
-			if ok != slices.ContainsFunc(got, func(r Revision) bool { return r.Rules == idOf(all[i]) }) {
+			if ok != slices.ContainsFunc(got, func(r Revision) bool { return r.Rules == all[i].ID() }) {
 				t.Errorf("%s: proposer %d agreed: %t", tc.name, i, ok)
 			}
 		}
-		if err := s.JetStream().DeleteKeyValue(t.Context(), hit.RulesBucket); err != nil {
-			t.Fatal(err)
-		}
+		purge(t, s)
 	}
 }
 
@@ -158,12 +162,12 @@ func TestAdd(t *testing.T) {
 	s := brokertest.NewServer(t)
 	b := newBook(s)
 	one := rulesOf(t, "one")
-	r := Revision{Rules: idOf(one), Authority: Console}
+	r := Revision{Rules: one.ID(), Authority: Console}
 	if _, err := b.Add(t.Context(), r, 0); !errors.Is(err, ErrNoDocument) {
 		t.Errorf("without a document: %v", err)
 	}
 	for range 2 { // putting it twice changes nothing
-		if err := b.PutDocument(t.Context(), documentOf(one)); err != nil {
+		if err := b.PutDocument(t.Context(), one.Document()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +198,7 @@ func TestDocuments(t *testing.T) {
 	s := brokertest.NewServer(t)
 	b := newBook(s)
 	one, two := rulesOf(t, "one"), rulesOf(t, "two")
-	if _, err := b.Rules(t.Context(), idOf(one)); !errors.Is(err, ErrNoDocument) {
+	if _, err := b.Rules(t.Context(), one.ID()); !errors.Is(err, ErrNoDocument) {
 		t.Errorf("missing: %v", err)
 	}
 	if _, err := b.Rules(t.Context(), hit.RulesID{}); !errors.Is(err, ErrNoRevision) {
@@ -202,28 +206,28 @@ func TestDocuments(t *testing.T) {
 	}
 	propose(t, b, one, Caddyfile, 0)
 	propose(t, b, two, Caddyfile, 0)
-	if r, err := newBook(s).Rules(t.Context(), hit.RulesID{}); err != nil || idOf(r) != idOf(one) {
+	if r, err := newBook(s).Rules(t.Context(), hit.RulesID{}); err != nil || r.ID() != one.ID() {
 		t.Errorf("of the oldest revision: %v, %v", r, err)
 	}
 
 	kv := bucketOf(t, s)
-	if _, err := kv.PutString(t.Context(), documentKey(idOf(one)), "damaged"); err != nil {
+	if _, err := kv.PutString(t.Context(), documentKey(one.ID()), "damaged"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newBook(s).Rules(t.Context(), idOf(one)); !errors.Is(err, ErrNoDocument) || !strings.Contains(err.Error(), "damaged") {
+	if _, err := newBook(s).Rules(t.Context(), one.ID()); !errors.Is(err, ErrNoDocument) || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("damaged: %v", err)
 	}
-	if r, err := b.Rules(t.Context(), idOf(one)); err != nil || r != one {
+	if r, err := b.Rules(t.Context(), one.ID()); err != nil || r != one {
 		t.Errorf("in memory: %v, %v", r, err)
 	}
-	if err := kv.Delete(t.Context(), documentKey(idOf(two))); err != nil {
+	if err := kv.Delete(t.Context(), documentKey(two.ID())); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []*rules{one, two} {
-		if got, err := newBook(s).Document(t.Context(), idOf(r)); err != nil || string(got) != string(documentOf(r)) {
+	for _, r := range []*ruleset.Rules{one, two} {
+		if got, err := newBook(s).Document(t.Context(), r.ID()); err != nil || string(got) != string(r.Document()) {
 			t.Errorf("restored: %s, %v", got, err)
 		}
 	}

@@ -35,6 +35,7 @@ func revisionKey(number uint64) string {
 // bucket is the key-value bucket over one connection.
 type bucket struct {
 	jetstream.KeyValue
+	js     jetstream.JetStream
 	stream jetstream.Stream
 	nc     *nats.Conn
 }
@@ -79,7 +80,7 @@ func openBucket(ctx context.Context, nc *nats.Conn, replicas int) (*bucket, erro
 	if err != nil {
 		return nil, err
 	}
-	return &bucket{kv, stream, nc}, nil
+	return &bucket{kv, js, stream, nc}, nil
 }
 
 // use calls do with the bucket.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 const (
@@ -33,7 +34,7 @@ type KeeperOptions struct {
 	By        string
 	// Changed, if set, is called with each current revision and its rules, one call
 	// at a time.
-	Changed func(Revision, *rules)
+	Changed func(Revision, *ruleset.Rules)
 	// Known means that the process has rules from an earlier run, so that it works
 	// without any from the broker.
 	Known bool
@@ -50,6 +51,7 @@ type KeeperOptions struct {
 type Keeper struct {
 	o        KeeperOptions
 	trouble  *faults.Repeated
+	round    sync.Mutex // held by Look, for the fields up to mu
 	began    time.Time
 	restored time.Time
 	failing  time.Time // since when it cannot read or propose
@@ -58,7 +60,7 @@ type Keeper struct {
 	mu       sync.Mutex
 	own      *carried // nil: follow
 	current  Revision
-	rules    *rules // of current; nil before there is any
+	rules    *ruleset.Rules // of current; nil before there is any
 	differs  time.Time
 	wake     chan struct{}
 	agreedTo uint64 // the revision that own agrees with, or 0
@@ -66,7 +68,7 @@ type Keeper struct {
 
 // carried are rules that the process has from its configuration.
 type carried struct {
-	rules  *rules
+	rules  *ruleset.Rules
 	id     hit.RulesID
 	from   string
 	agreed uint64 // as for [Book.Propose]
@@ -85,20 +87,21 @@ func NewKeeper(o KeeperOptions) *Keeper {
 
 // Carry sets the rules that the process has from its configuration, and where they
 // come from; nil if it has none and follows. A later call is a reload.
-func (k *Keeper) Carry(r *rules, from string) {
+func (k *Keeper) Carry(r *ruleset.Rules, from string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	agreed := k.agreedTo
 	switch {
 	case r == nil:
 		k.own, k.differs = nil, time.Time{}
-	case k.own != nil && k.own.id == idOf(r):
+	case k.own != nil && k.own.id == r.ID():
 		return // the same rules: not a wish for a change
 	default:
 		if k.own != nil && agreed == 0 {
 			agreed = k.own.agreed // reloaded twice before the first proposal
 		}
-		k.own = &carried{rules: r, id: idOf(r), from: from, agreed: agreed}
+		k.own = &carried{rules: r, id: r.ID(), from: from, agreed: agreed}
+		k.o.Book.Remember(r)
 	}
 	k.agreedTo = 0
 	select {
@@ -109,7 +112,7 @@ func (k *Keeper) Carry(r *rules, from string) {
 
 // Current returns the current revision, as far as this process knows, and its
 // rules; nil before it knows any.
-func (k *Keeper) Current() (Revision, *rules) {
+func (k *Keeper) Current() (Revision, *ruleset.Rules) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current, k.rules
@@ -119,12 +122,8 @@ func (k *Keeper) Current() (Revision, *rules) {
 func (k *Keeper) Run(ctx context.Context) {
 	tick := time.NewTicker(k.o.Book.poll)
 	defer tick.Stop()
-	for k.began = time.Now(); ; {
-		err := k.step(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		k.report(err)
+	for {
+		k.Look(ctx)
 		select {
 		case <-tick.C:
 		case <-k.wake:
@@ -134,7 +133,29 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// step looks once.
+// Look does one round of Run, so that a caller need not wait for the next one.
+func (k *Keeper) Look(ctx context.Context) {
+	k.round.Lock()
+	defer k.round.Unlock()
+	if k.began.IsZero() {
+		k.began = time.Now()
+	}
+	if err := k.step(ctx); ctx.Err() == nil {
+		k.report(err)
+	}
+}
+
+// Differs fails with [ErrConflict] if the current revision has other rules than
+// those that the process carries.
+func (k *Keeper) Differs() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.own == nil || k.differs.IsZero() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s stays in force", ErrConflict, k.current)
+}
+
 func (k *Keeper) step(ctx context.Context) error {
 	k.mu.Lock()
 	own, was := k.own, k.current
@@ -260,5 +281,15 @@ func (k *Keeper) report(err error) {
 	}
 	k.o.Faults.Set(faults.RulesDiffer, faults.Whole, fmt.Sprintf(
 		"the rules of %s (%s) are not in force, but those of %s%s. Reload with the wanted rules, or remove the rules here to follow, or put these in force: %s",
-		own.from, own.id.Short(), now, differences(current, own.rules), remedy))
+		own.from, own.id.Short(), now, Differences(current, own.rules), remedy))
+}
+
+// Differences returns the differences between two sets of rules, as the end of a
+// sentence.
+func Differences(was, is *ruleset.Rules) string {
+	changes := ruleset.Diff(was, is)
+	if len(changes) == 0 {
+		return ""
+	}
+	return ". The differences: " + changes.String()
 }

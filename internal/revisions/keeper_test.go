@@ -13,6 +13,7 @@ import (
 
 	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/ruleset"
 )
 
 // process is one process with a Keeper.
@@ -26,16 +27,16 @@ type process struct {
 	seen []string // each current revision and its lists
 }
 
-func startProcess(t testing.TB, s *brokertest.Server, a Authority, own *rules) *process {
+func startProcess(t testing.TB, s *brokertest.Server, a Authority, own *ruleset.Rules) *process {
 	return startKeeper(t, newBook(s), a, own)
 }
 
-func startKeeper(t testing.TB, b *Book, a Authority, own *rules) *process {
+func startKeeper(t testing.TB, b *Book, a Authority, own *ruleset.Rules) *process {
 	p := &process{t: t, faults: faults.New(brokertest.Logger(t), "hotboard", faults.Aggregator)}
 	p.Keeper = NewKeeper(KeeperOptions{
 		Book: b, Authority: a, By: "a test", Faults: p.faults, Logger: brokertest.Logger(t),
 		DiffersAfter: 100 * time.Millisecond,
-		Changed: func(r Revision, rules *rules) {
+		Changed: func(r Revision, rules *ruleset.Rules) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.seen = append(p.seen, fmt.Sprintf("%d %s", r.Number, rules.Lists[0].Name))
@@ -129,7 +130,7 @@ func TestStaleProcess(t *testing.T) {
 	stale.fault(faults.RulesDiffer)
 	edge.fault(faults.RulesDiffer, "revision 3 (")
 	edge.Carry(rulesOf(t, "one"), "its text") // it did not agree with revision 3
-	edge.fault(faults.RulesDiffer, idOf(rulesOf(t, "one")).Short())
+	edge.fault(faults.RulesDiffer, rulesOf(t, "one").ID().Short())
 	edge.Carry(nil, "") // follows
 	edge.fault(faults.RulesDiffer)
 	stale.Carry(rulesOf(t, "one"), "its text") // it did
@@ -158,13 +159,7 @@ func TestLostBucket(t *testing.T) {
 	for _, p := range []*process{edge, follower} {
 		p.has("3 two")
 	}
-	stream, err := s.JetStream().Stream(t.Context(), streamName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	purge(t, s)
 	for _, p := range []*process{edge, follower} {
 		p.has("4 two")
 	}
@@ -173,7 +168,7 @@ func TestLostBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	follower.has("5 two")
-	if r, err := newBook(s).Rules(t.Context(), idOf(rulesOf(t, "two"))); err != nil || r.Lists[0].Name != "two" {
+	if r, err := newBook(s).Rules(t.Context(), rulesOf(t, "two").ID()); err != nil || r.Lists[0].Name != "two" {
 		t.Errorf("%v, %v", r, err)
 	}
 
@@ -213,7 +208,7 @@ func TestUnreadableRules(t *testing.T) {
 	edge.has("1 one")
 	edge.stop()
 	kv := bucketOf(t, s)
-	if _, err := kv.PutString(t.Context(), documentKey(idOf(rulesOf(t, "one"))), "damaged"); err != nil {
+	if _, err := kv.PutString(t.Context(), documentKey(rulesOf(t, "one").ID()), "damaged"); err != nil {
 		t.Fatal(err)
 	}
 	follower := startProcess(t, s, Aggregator, nil)

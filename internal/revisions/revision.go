@@ -35,6 +35,9 @@ type Revision struct {
 	Authority Authority `json:"authority"`
 	By        string    `json:"by,omitempty"`   // who added the revision: a host or a user
 	From      string    `json:"from,omitempty"` // where the rules come from, such as a file
+	// BotsFile is the file of bots of the configuration, on the machine of By. A
+	// document leaves it out.
+	BotsFile string `json:"bots_file,omitempty"`
 }
 
 // String describes a revision for people, such as "revision 3 (1a2b3c4d, caddyfile,
