@@ -28,7 +28,8 @@ type AggregatorOptions struct {
 	NATS     []string // URLs of the servers
 	Replicas int      // of the log. Default: 1
 	Redis    string   // URL
-	// Rules is the path of the file with the lists.
+	// Rules is the path of the file with the rules. Without one, the aggregator
+	// follows.
 	Rules string
 }
 
@@ -39,12 +40,15 @@ func StartAggregator(t testing.TB, o AggregatorOptions) *Aggregator {
 	address := fmt.Sprintf("127.0.0.1:%d", services.FreePort(t))
 	a := &Aggregator{URL: "http://" + address, Config: filepath.Join(t.TempDir(), "aggregator.yaml")}
 	// Every JSON text is YAML.
-	text, err := json.Marshal(map[string]any{
-		"listen":     address,
-		"nats":       map[string]any{"urls": o.NATS, "replicas": max(1, o.Replicas)},
-		"redis":      map[string]any{"url": o.Redis},
-		"rules_file": o.Rules,
-	})
+	config := map[string]any{
+		"listen": address,
+		"nats":   map[string]any{"urls": o.NATS, "replicas": max(1, o.Replicas)},
+		"redis":  map[string]any{"url": o.Redis},
+	}
+	if o.Rules != "" {
+		config["rules_file"] = o.Rules
+	}
+	text, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type EdgeOptions struct {
 	// Broker is a line of the global option hotboard, such as
 	// "nats nats://127.0.0.1:4222" or "embedded".
 	Broker string
-	// Rules is the path of the file with the lists.
+	// Rules is the path of the file with the rules. Without one, the edge follows.
 	Rules string
 	// Site is the content of the directive hotboard's block.
 	Site string
@@ -56,6 +56,9 @@ func StartEdge(t testing.TB, o EdgeOptions) *Edge {
 		Config: filepath.Join(dir, "Caddyfile"),
 		Data:   cmp.Or(o.Data, filepath.Join(dir, "hotboard")),
 	}
+	if o.Rules != "" {
+		o.Rules = "rules_file " + o.Rules
+	}
 	directive := "hotboard"
 	if o.Site != "" {
 		directive += " {\n\t\t" + o.Site + "\n\t}"
@@ -78,7 +81,7 @@ const caddyfile = `{
 	hotboard {
 		dir DATA
 		BROKER
-		rules_file RULES
+		RULES
 	}
 	servers {
 		trusted_proxies static 127.0.0.1/32

@@ -32,6 +32,8 @@ type Options struct {
 	Aggregators int // default 1
 	// Rules is the YAML of the rules for edges and aggregators. Default: DefaultRules.
 	Rules string
+	// EdgesFollow and AggregatorsFollow leave the rules out of their configuration.
+	EdgesFollow, AggregatorsFollow bool
 	// Site is the content of the directive hotboard's block in the edges' sites.
 	Site string
 
@@ -55,14 +57,24 @@ type Stack struct {
 	t        testing.TB
 	broker   []string
 	storeURL string
-	rules    string
+	rules    rules
 	site     string
 }
+
+// rules are the paths of the rules of each side; empty if it follows.
+type rules struct{ edges, aggregators string }
 
 // Start runs a stack until the test ends. On return every process answers.
 func Start(t testing.TB, o Options) *Stack {
 	t.Helper()
-	s := &Stack{t: t, broker: o.Broker, storeURL: o.Store, rules: WriteRules(t, o.Rules), site: o.Site}
+	s := &Stack{t: t, broker: o.Broker, storeURL: o.Store, site: o.Site}
+	file := WriteRules(t, o.Rules)
+	if !o.EdgesFollow {
+		s.rules.edges = file
+	}
+	if !o.AggregatorsFollow {
+		s.rules.aggregators = file
+	}
 	if len(s.broker) == 0 {
 		s.NATS = services.StartNATS(t)
 		s.broker = []string{s.NATS.URL}
@@ -80,6 +92,9 @@ func Start(t testing.TB, o Options) *Stack {
 	return s
 }
 
+// Rules returns the path of the aggregators' rules.
+func (s *Stack) Rules() string { return s.rules.aggregators }
+
 // AddAggregator starts one more aggregator. Missing options default to those of the
 // others.
 func (s *Stack) AddAggregator(o AggregatorOptions) *Aggregator {
@@ -90,7 +105,7 @@ func (s *Stack) AddAggregator(o AggregatorOptions) *Aggregator {
 	if o.Redis == "" {
 		o.Redis = s.storeURL
 	}
-	o.Rules = s.rules
+	o.Rules = s.rules.aggregators
 	a := StartAggregator(s.t, o)
 	s.Aggregators = append(s.Aggregators, a)
 	return a
@@ -102,7 +117,7 @@ func (s *Stack) AddEdge(o EdgeOptions) *Edge {
 	if o.Broker == "" {
 		o.Broker = "nats " + strings.Join(s.broker, " ")
 	}
-	o.Rules, o.Site = s.rules, s.site
+	o.Rules, o.Site = s.rules.edges, s.site
 	e := StartEdge(s.t, o)
 	s.Edges = append(s.Edges, e)
 	return e
