@@ -132,7 +132,7 @@ func adminReady(w http.ResponseWriter, r adminRequest) {
 		defer cancel()
 		found = append(found, b.Faults(ctx)...)
 	}
-	faults.WriteReady(w, faults.WithoutFollowers(found))
+	faults.WriteReady(w, faults.WithoutConsequences(found))
 }
 
 // adminSamples answers GET /hotboard/samples?reason=&list=&limit=.

@@ -178,7 +178,7 @@ func TestWriteReady(t *testing.T) {
 	}
 }
 
-func TestWithoutFollowers(t *testing.T) {
+func TestWithoutConsequences(t *testing.T) {
 	t.Parallel()
 	kinds := func(found []Fault) (k []Kind) {
 		for _, f := range found {
@@ -188,13 +188,13 @@ func TestWithoutFollowers(t *testing.T) {
 	}
 	for _, tc := range []struct{ found, want []Kind }{
 		{[]Kind{StoreAway, LogAway, Behind}, []Kind{StoreAway, LogAway, Behind}},
-		{[]Kind{BackendAway, StoreAway, LogAway, LogRefuses, SpoolFailing}, []Kind{BackendAway, SpoolFailing}},
+		{[]Kind{BackendAway, StoreAway, LogAway, LogRefuses, RulesUnknown, SpoolFailing}, []Kind{BackendAway, SpoolFailing}},
 	} {
 		var found []Fault
 		for _, k := range tc.found {
 			found = append(found, Fault{Kind: k})
 		}
-		if got := kinds(WithoutFollowers(found)); !slices.Equal(got, tc.want) {
+		if got := kinds(WithoutConsequences(found)); !slices.Equal(got, tc.want) {
 			t.Errorf("of %v: %v, want %v", tc.found, got, tc.want)
 		}
 	}

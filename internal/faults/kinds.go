@@ -66,14 +66,14 @@ var Edge = []Kind{
 	SpoolFailing, SpoolDamaged, Doubtful, LogAway, LogShards, LogRefuses, Behind, SecretsFailing, BotsFile, ListUnknown, RulesDiffer, RulesUnknown,
 }
 
-// WithoutFollowers leaves out of the faults of a whole process those that follow
-// from another: while the embedded backend is away, so are its log and its store,
-// and the remedies for servers of their own would mislead.
-func WithoutFollowers(found []Fault) []Fault {
+// WithoutConsequences leaves out of the faults of a whole process those that follow
+// from another: while the embedded backend is away, so are its log, its store and
+// the rules in its broker, and their own remedies would mislead.
+func WithoutConsequences(found []Fault) []Fault {
 	if !slices.ContainsFunc(found, func(f Fault) bool { return f.Kind == BackendAway }) {
 		return found
 	}
 	return slices.DeleteFunc(slices.Clone(found), func(f Fault) bool {
-		return f.Kind == StoreAway || f.Kind == LogAway || f.Kind == LogRefuses
+		return f.Kind == StoreAway || f.Kind == LogAway || f.Kind == LogRefuses || f.Kind == RulesUnknown
 	})
 }
