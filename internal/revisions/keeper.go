@@ -17,6 +17,8 @@ const (
 	// pollEvery is how often a Keeper looks. A watcher of NATS would need a look now
 	// and then as well: it does not notice that its bucket is gone.
 	pollEvery = 500 * time.Millisecond
+	// firstEvery replaces pollEvery until a Keeper knows any rules.
+	firstEvery = 100 * time.Millisecond
 	// restoreEvery is how often a Keeper checks that the bucket has the documents.
 	restoreEvery = time.Minute
 	// DiffersAfter is how long a process may have other rules than the installation
@@ -120,14 +122,20 @@ func (k *Keeper) Current() (Revision, *ruleset.Rules) {
 
 // Run works until ctx is done.
 func (k *Keeper) Run(ctx context.Context) {
-	tick := time.NewTicker(k.o.Book.poll)
-	defer tick.Stop()
 	for {
 		k.Look(ctx)
+		wait := k.o.Book.poll
+		if _, known := k.Current(); known == nil {
+			wait = min(wait, firstEvery)
+		}
+		timer := time.NewTimer(wait)
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-k.wake:
 		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}
@@ -228,8 +236,11 @@ func (k *Keeper) bringBack(ctx context.Context, now, was Revision) (Revision, er
 func (k *Keeper) agree(own *carried, now Revision, agreed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.own != own {
-		return // reloaded meanwhile
+	if k.own != own { // reloaded meanwhile
+		if agreed && k.own != nil {
+			k.own.agreed = now.Number
+		}
+		return
 	}
 	k.agreedTo = 0
 	switch {

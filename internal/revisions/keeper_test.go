@@ -251,3 +251,40 @@ func TestNoGoroutineStays(t *testing.T) {
 		t.Errorf("%d subscriptions stay", sub)
 	}
 }
+
+// A reload back to the old rules, while the new ones are being proposed, is a wish
+// for the old ones like any other.
+func TestReloadDuringAProposal(t *testing.T) {
+	t.Parallel()
+	s := brokertest.NewServer(t)
+	nc := s.Connect()
+	one, two := rulesOf(t, "one"), rulesOf(t, "two")
+	var k *Keeper
+	reload := false
+	b := New(func() *nats.Conn {
+		if reload {
+			reload = false
+			k.Carry(one, "its text")
+		}
+		return nc
+	}, 0)
+	k = NewKeeper(KeeperOptions{
+		Book: b, Authority: Caddyfile, Faults: faults.New(brokertest.Logger(t), "hotboard", faults.Edge), Logger: brokertest.Logger(t),
+	})
+	look := func(number uint64) {
+		t.Helper()
+		k.Look(t.Context())
+		if now, err := b.Current(t.Context()); err != nil || now.Number != number {
+			t.Errorf("%s, %v; want number %d", now, err, number)
+		}
+	}
+	k.Carry(one, "its text")
+	look(1)
+	k.Carry(two, "its text")
+	reload = true
+	look(2)
+	look(3)
+	if now, _ := k.Current(); now.Rules != one.ID() {
+		t.Errorf("%s is in force", now)
+	}
+}
