@@ -159,7 +159,7 @@ func (a *App) Start() error {
 	if err != nil {
 		return err
 	}
-	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir, Rules: a.own})
+	conn, err := a.broker.Open(BrokerOptions{Dir: a.Dir})
 	if err != nil {
 		return fmt.Errorf("starting the broker: %w", err)
 	}

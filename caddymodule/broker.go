@@ -6,7 +6,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hotboard/hotboard/internal/faults"
-	"github.com/hotboard/hotboard/ruleset"
 )
 
 // Broker is a guest module in the namespace hotboard.broker: it connects an
@@ -37,8 +36,6 @@ type faulty interface {
 type BrokerOptions struct {
 	// Dir is the app's data directory.
 	Dir string
-	// Rules are the rules of an aggregator inside this process.
-	Rules *ruleset.Rules
 }
 
 const (

@@ -366,6 +366,47 @@ func TestProposals(t *testing.T) {
 	})
 }
 
+// While two configurations overlap, the new one may still fail to start, so it
+// proposes nothing.
+func TestReloadThatFailsProposesNothing(t *testing.T) {
+	log := startLog(t, 1)
+	dir := t.TempDir()
+	start := func(list string) *edge {
+		t.Helper()
+		e, err := provisionEdge(t, strings.NewReplacer("DIR", dir, "NATS", natsBroker(log.url)).Replace(site(list)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.app.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	has := func(number uint64, list string) {
+		t.Helper()
+		now, err := log.book().Current(t.Context())
+		if err != nil || now.Number != number || now.Rules != listRules(t, "", list).ID() {
+			t.Errorf("%s, %v; want number %d, with %s", now, err, number, list)
+		}
+	}
+	old := start("old")
+	keeper := old.app.rt.Load().rules.keeper
+	settle(t, "the first revision", func() bool { now, _ := keeper.Current(); return now.Number == 1 })
+	for _, fails := range []bool{true, false} {
+		e := start("new")
+		keeper.Look(t.Context())
+		has(1, "old")
+		if !fails {
+			e = old
+		}
+		if err := e.app.Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+		keeper.Look(t.Context())
+	}
+	has(2, "new")
+}
+
 // Another broker has an installation of its own: the rules of the one before do not
 // get there.
 func TestAnotherBroker(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -21,9 +20,7 @@ import (
 	"github.com/hotboard/hotboard/caddymodule"
 	"github.com/hotboard/hotboard/caddymodule/internal/clock"
 	"github.com/hotboard/hotboard/caddymodule/internal/currentlog"
-	"github.com/hotboard/hotboard/caddymodule/internal/succession"
 	"github.com/hotboard/hotboard/internal/faults"
-	"github.com/hotboard/hotboard/ruleset"
 )
 
 func init() {
@@ -57,9 +54,9 @@ func (b *Broker) Provision(ctx caddy.Context) error {
 // ShardCount returns the number of shards of the log.
 func (b *Broker) ShardCount() int { return embedded.Shards }
 
-// Open starts the backend, or reloads a running backend of the same directory
-// with the rules of this configuration. A problem with the directory raises a
-// fault and does not keep Caddy from starting.
+// Open starts the backend, unless one already runs in the same directory. A
+// problem with the directory raises a fault and does not keep Caddy from starting.
+// The backend follows the rules that the edge proposes.
 func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	dir := b.Dir
 	if dir == "" {
@@ -69,55 +66,41 @@ func (b *Broker) Open(o caddymodule.BrokerOptions) (*nats.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dir: %w", err)
 	}
-	v, loaded, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
+	v, _, err := backends.LoadOrNew(dir, func() (caddy.Destructor, error) {
 		// The backend outlives this configuration, so its logger must too. Its
 		// errors concern files and servers, so a stack trace would not help.
 		log := zapslog.NewHandler(currentlog.Logger("").Core(), zapslog.WithName("hotboard.aggregator"), zapslog.AddStacktraceAt(slog.LevelError+1))
-		e, err := embedded.Start(embedded.Options{
-			Dir: dir, Rules: o.Rules, Logger: slog.New(log), Now: clock.Now,
-		})
+		e, err := embedded.Start(embedded.Options{Dir: dir, Logger: slog.New(log), Now: clock.Now})
 		if err != nil {
 			return nil, err
 		}
-		return &backend{Embedded: e}, nil
+		return backend{e}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	be := v.(*backend)
-	if loaded {
-		be.Reload(o.Rules)
-	}
-	be.rules.Enter(b, o.Rules)
 	b.opened = dir
-	return be.Conn(), nil
+	return v.(backend).Conn(), nil
 }
 
 // Faults returns the faults of the log, the counts and the aggregator.
 func (b *Broker) Faults(ctx context.Context) (found []faults.Fault) {
 	backends.Range(func(key, v any) bool {
 		if key == b.opened {
-			found = v.(*backend).Faults(ctx)
+			found = v.(backend).Faults(ctx)
 		}
 		return true
 	})
 	return found
 }
 
-// Close releases the backend. The configuration that keeps using it gets its
-// rules back; without one, the backend stops.
+// Close releases the backend. It stops with the last configuration that uses it.
 func (b *Broker) Close() error {
 	if b.opened == "" {
 		return nil
 	}
 	dir := b.opened
 	b.opened = ""
-	backends.Range(func(key, v any) bool {
-		if key == dir {
-			v.(*backend).leave(b)
-		}
-		return true
-	})
 	_, err := backends.Delete(dir)
 	return err
 }
@@ -144,26 +127,10 @@ func (b *Broker) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 var backends = caddy.NewUsagePool()
 
 // backend is a backend that several configurations may use at once.
-type backend struct {
-	*embedded.Embedded
-	mu    sync.Mutex // held while a configuration leaves
-	rules succession.Of[*ruleset.Rules]
-}
-
-// leave ends the use of b. If b's rules are in force, its configuration failed to
-// start, and leave restores the rules of the previous configuration.
-func (be *backend) leave(b *Broker) {
-	be.mu.Lock()
-	defer be.mu.Unlock()
-	before, _ := be.rules.Current()
-	be.rules.Leave(b)
-	if after, ok := be.rules.Current(); ok && after != before {
-		be.Reload(after)
-	}
-}
+type backend struct{ *embedded.Embedded }
 
 // Destruct stops the backend.
-func (be *backend) Destruct() error { return be.Embedded.Close() }
+func (be backend) Destruct() error { return be.Close() }
 
 // adminAPI serves health, metrics and the reading API of the aggregator at
 // Caddy's admin endpoint, below /hotboard/.
@@ -190,7 +157,7 @@ func (*adminAPI) Routes() []caddy.AdminRoute {
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	var running http.Handler
 	backends.Range(func(_, v any) bool {
-		running = v.(*backend).Handler()
+		running = v.(backend).Handler()
 		return true
 	})
 	if running == nil {

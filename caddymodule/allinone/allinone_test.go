@@ -158,14 +158,11 @@ func TestAllInOne(t *testing.T) {
 		if err := load(t, config); err == nil {
 			t.Fatal("a server that cannot listen was accepted")
 		}
-		eventually(t, func() (failed string) {
-			backends.Range(func(_, v any) bool {
-				if boards := v.(*backend).Rules().List("articles").Boards; len(boards) != 2 {
-					failed = fmt.Sprintf("the boards are %v, want those of before", boards)
-				}
-				return true
-			})
-			return failed
+		backends.Range(func(_, v any) bool {
+			if boards := v.(backend).Rules().List("articles").Boards; len(boards) != 2 {
+				t.Errorf("the boards are %v, want those of before", boards)
+			}
+			return true
 		})
 		if n, _ := backends.References(dir); n != 1 {
 			t.Errorf("%d configurations hold the backend, want 1", n)

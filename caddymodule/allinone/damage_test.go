@@ -113,7 +113,7 @@ func (s *site) faulty(t *testing.T, kind faults.Kind) {
 	eventually(t, func() (failed string) {
 		backends.Range(func(dir, v any) bool {
 			if dir == s.dir {
-				found := v.(*backend).Faults(t.Context())
+				found := v.(backend).Faults(t.Context())
 				if !slices.ContainsFunc(found, func(f faults.Fault) bool { return f.Kind == kind }) {
 					failed = fmt.Sprintf("the faults are %v, want %s", found, kind)
 				}

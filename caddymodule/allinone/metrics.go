@@ -27,7 +27,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements [prometheus.Collector].
 func (collector) Collect(ch chan<- prometheus.Metric) {
 	backends.Range(func(_, v any) bool {
-		v.(*backend).Registry().Collect(ch)
+		v.(backend).Registry().Collect(ch)
 		return false // during a reload, only one of two: they have the same metrics
 	})
 }
