@@ -50,7 +50,7 @@ func eventually(t *testing.T, look func() string) {
 // was applied: its views and its duplicates. A hit that is applied twice looks like
 // a visitor's second view, and no visitor of a load comes twice.
 func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string) (map[string]int, error) {
-	all := board.AllSet(list)
+	all := store.AllSet(list)
 	size, err := s.Size(ctx, all)
 	if err != nil {
 		return nil, err

@@ -65,6 +65,10 @@ func TestImportDirection(t *testing.T) {
 			never: []string{caddyPath},
 		},
 		{
+			name: "counting knows no boards", of: "/aggregator/fold",
+			never: []string{module + "/aggregator/board", module + "/aggregator/api"},
+		},
+		{
 			name: "what xcaddy links is the edge alone", of: "", except: []string{module + "/"},
 			only:  []string{module + "/hit", module + "/ruleset", module + "/internal", module + "/caddymodule"},
 			never: []string{natsServer, redis, sqlite},

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hotboard/hotboard/aggregator/app"
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
@@ -123,7 +122,7 @@ func TestProgressIsWatchedOnBothSides(t *testing.T) {
 	wait("faults stay", func() bool {
 		return len(edge.Active()) == 0 && len(a.Faults(t.Context())) == 0 && o.Stats().Unapplied == 0
 	})
-	totals, err := counts.Totals(t.Context(), []store.Set{board.AllSet("articles")})
+	totals, err := counts.Totals(t.Context(), []store.Set{store.AllSet("articles")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+// Package board turns the counts of a store into boards: rankings with ranks and
+// gaps, the reports on items, and the terms behind a score. It only reads.
 package board
 
 import (
@@ -165,7 +167,7 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 			return nil, fmt.Errorf("%w: the oldest %s of list %s begins at %s", ErrNotKept, p, l.Name, kept.Format(time.RFC3339))
 		}
 	}
-	entries, err := b.top(ctx, PeriodSet(l.Name, p, start), n)
+	entries, err := b.top(ctx, store.PeriodSet(l.Name, p, start), n)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +182,7 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 // keptFrom returns the beginning of the oldest kept period, counted back from the
 // list's newest hit.
 func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p calendar.Period) (time.Time, error) {
-	totals, err := b.totals(ctx, AllSet(l.Name))
+	totals, err := b.totals(ctx, store.AllSet(l.Name))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -198,7 +200,7 @@ func (b *Boards) move(ctx context.Context, l *ruleset.List, p calendar.Period, s
 	if kept, err := b.keptFrom(ctx, l, p); err != nil || previous.Before(kept) {
 		return err // some shards have dropped it
 	}
-	set := PeriodSet(l.Name, p, previous)
+	set := store.PeriodSet(l.Name, p, previous)
 	size, err := b.store.Size(ctx, set)
 	if err != nil || size == 0 {
 		return err

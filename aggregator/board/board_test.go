@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
@@ -51,7 +52,7 @@ func (c *counts) put(set store.Set, item string, tally store.Tally) {
 		From: pos, To: store.Position{Seq: pos.Seq + 1, Fingerprint: 1},
 		Scores: map[store.Set]map[string]store.Tally{set: {item: tally}},
 		Items:  map[string]map[string]store.Item{"a": {item: {First: now.UnixMilli() - 3600_000, Last: now.UnixMilli()}}},
-		Totals: map[store.Set]store.Totals{board.AllSet("a"): {Newest: now.UnixMilli()}},
+		Totals: map[store.Set]store.Totals{store.AllSet("a"): {Newest: now.UnixMilli()}},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -98,8 +99,8 @@ func TestGravityIsExact(t *testing.T) {
 			views := rapid.IntRange(1, maxViews).Draw(rt, "views")
 			uniques := rapid.IntRange(1, views).Draw(rt, "uniques")
 			published := now.UnixMilli() - int64(rapid.IntRange(0, maxAge*60).Draw(rt, "minutes"))*60_000
-			c.put(board.AllSet("a"), id, store.Tally{Score: float64(views), Uniques: int64(uniques)})
-			c.put(board.PublishedSet("a"), id, store.Tally{Score: float64(published)})
+			c.put(store.AllSet("a"), id, store.Tally{Score: float64(views), Uniques: int64(uniques)})
+			c.put(store.PublishedSet("a"), id, store.Tally{Score: float64(published)})
 			if int64(views) < l.Score.MinViews {
 				continue
 			}
@@ -137,8 +138,8 @@ func TestGravityIsExact(t *testing.T) {
 func TestRanksShareAndGapsAndPages(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 3, &ruleset.ListConfig{})
-	day := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
-	before := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -1), time.UTC))
+	day := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
+	before := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -1), time.UTC))
 	for id, views := range map[string]float64{"a": 9, "b": 7, "c": 7, "d": 2} {
 		c.put(day, id, store.Tally{Score: views, Uniques: 1})
 	}
@@ -170,7 +171,7 @@ func TestRanksShareAndGapsAndPages(t *testing.T) {
 func TestHalfLifeOverShards(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 2, &ruleset.ListConfig{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(time.Hour)}})
-	set, _ := board.ScoreSet(c.rules.Lists[0])
+	set, _ := scoring.ScoreSet(c.rules.Lists[0])
 	// Shard 0 counts from now on, shard 1 from ten hours ago, so its sums are 1024
 	// times too high.
 	c.setLandmark(0, set, now)
@@ -179,7 +180,7 @@ func TestHalfLifeOverShards(t *testing.T) {
 	for i := range 40 {
 		id := fmt.Sprint("item", i)
 		want[id] = float64(i + 1)
-		c.put(board.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
+		c.put(store.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
 		c.put(set, id, store.Tally{Score: want[id] * math.Pow(1024, float64(hit.Shard(hit.View, "a", id, 2)))})
 	}
 	got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: board.Hot, Limit: 10, Explain: true})
@@ -209,12 +210,12 @@ func TestHalfLifeOverShards(t *testing.T) {
 func TestItem(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 3, &ruleset.ListConfig{})
-	day := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
+	day := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
 	for i, views := range []float64{100, 50, 50, 10} {
 		id := fmt.Sprint("item", i)
-		c.put(board.AllSet("a"), id, store.Tally{Score: views, Uniques: 2})
+		c.put(store.AllSet("a"), id, store.Tally{Score: views, Uniques: 2})
 		c.put(day, id, store.Tally{Score: views, Uniques: 2})
-		c.put(board.PublishedSet("a"), id, store.Tally{Score: float64(now.UnixMilli() - 3600_000)})
+		c.put(store.PublishedSet("a"), id, store.Tally{Score: float64(now.UnixMilli() - 3600_000)})
 	}
 	for i, want := range []struct {
 		rank  int64
@@ -247,7 +248,7 @@ func TestItem(t *testing.T) {
 func TestBoardsThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 1, &ruleset.ListConfig{Boards: []calendar.Period{calendar.Day}, Keep: map[calendar.Period]int{calendar.Day: 3}})
-	c.put(board.AllSet("a"), "x", store.Tally{Score: 1})
+	c.put(store.AllSet("a"), "x", store.Tally{Score: 1})
 	for _, tc := range []struct {
 		q    board.Query
 		want error
@@ -273,13 +274,13 @@ func TestStats(t *testing.T) {
 	if err != nil || got.NewestHitAt != nil || got.Items != 0 || got.Periods["day"].Views != 0 {
 		t.Errorf("an empty list: %+v, %v", got, err)
 	}
-	day := board.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
+	day := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
 	for shard := range 2 {
 		err := c.store.Commit(ctx, shard, &store.Commit{
 			To: store.Position{Seq: 1, Fingerprint: 1},
 			Totals: map[store.Set]store.Totals{
 				day:               {Views: 10, Uniques: 4, Duplicates: 1, Newest: now.UnixMilli()},
-				board.AllSet("a"): {Views: 20, Uniques: 8, Duplicates: 2, Newest: now.UnixMilli() + int64(shard)},
+				store.AllSet("a"): {Views: 20, Uniques: 8, Duplicates: 2, Newest: now.UnixMilli() + int64(shard)},
 			},
 			Visitors: map[store.Set][]uint64{day: {1, 2, uint64(3 + shard)}},
 		})
@@ -308,7 +309,7 @@ func TestMovementOnlyAsFarAsPeriodsAreKept(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 1, &ruleset.ListConfig{Keep: map[calendar.Period]int{calendar.Day: 1}})
 	for ago, views := range []float64{5, 4, 3} {
-		c.put(board.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
+		c.put(store.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
 	}
 	for ago, want := range []bool{true, false} { // whether there is a previous day
 		got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: "day", Limit: 1, At: now.AddDate(0, 0, -ago)})

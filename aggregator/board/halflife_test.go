@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -15,12 +16,12 @@ import (
 func halfLife(t *testing.T, shards int, h time.Duration, landmark func(shard int) time.Time, scores map[string]float64) *counts {
 	t.Helper()
 	c := newCounts(t, shards, &ruleset.ListConfig{Score: ruleset.Score{Model: ruleset.HalfLife, HalfLife: ruleset.Duration(h)}})
-	set, _ := board.ScoreSet(c.rules.Lists[0])
+	set, _ := scoring.ScoreSet(c.rules.Lists[0])
 	for shard := range shards {
 		c.setLandmark(shard, set, landmark(shard))
 	}
 	for id, score := range scores {
-		c.put(board.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
+		c.put(store.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
 		c.put(set, id, store.Tally{Score: score})
 	}
 	return c

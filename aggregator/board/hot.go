@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -66,9 +67,9 @@ func (b *Boards) floored(ctx context.Context, l *ruleset.List, sc *scale, n int)
 // summed returns the n items with the highest scores of a model that adds up hits
 // as they come in.
 func (b *Boards) summed(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]store.Entry, error) {
-	set, ok := ScoreSet(l)
+	set, ok := scoring.ScoreSet(l)
 	if !ok { // count
-		set = AllSet(l.Name)
+		set = store.AllSet(l.Name)
 	}
 	shards, err := b.store.Top(ctx, set, n)
 	if err != nil {
@@ -90,7 +91,7 @@ func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) (*sca
 	if l.Score.Model != ruleset.HalfLife {
 		return nil, nil
 	}
-	set, _ := ScoreSet(l)
+	set, _ := scoring.ScoreSet(l)
 	landmarks, err := b.store.Totals(ctx, []store.Set{set})
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Ent
 	for i, e := range entries {
 		ids[i] = e.Item
 	}
-	tallies, err := b.store.Scores(ctx, l.Kind(), AllSet(l.Name), ids)
+	tallies, err := b.store.Scores(ctx, l.Kind(), store.AllSet(l.Name), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +146,11 @@ func (b *Boards) gravity(ctx context.Context, l *ruleset.List, now int64, n int)
 // ones, and returns their gravity rows in order. No other item scores more than
 // bound; a negative bound means that there is no other.
 func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, read int) (rows []Row, bound float64, err error) {
-	viewed, err := b.top(ctx, AllSet(l.Name), read)
+	viewed, err := b.top(ctx, store.AllSet(l.Name), read)
 	if err != nil {
 		return nil, 0, err
 	}
-	newest, err := b.top(ctx, PublishedSet(l.Name), read)
+	newest, err := b.top(ctx, store.PublishedSet(l.Name), read)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -159,7 +160,7 @@ func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, rea
 	}
 	views, published := viewed[read-1].Score, int64(newest[read-1].Score)
 	// Uniques never exceed views.
-	return rows, Gravity(&l.Score, Points(*l.Weights, views, views), Age(now, published)), nil
+	return rows, scoring.Gravity(&l.Score, scoring.Points(*l.Weights, views, views), scoring.Age(now, published)), nil
 }
 
 // score returns the gravity rows, in order, of all items in either order.
@@ -173,11 +174,11 @@ func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, 
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	tallies, err := b.store.Scores(ctx, l.Kind(), AllSet(l.Name), ids)
+	tallies, err := b.store.Scores(ctx, l.Kind(), store.AllSet(l.Name), ids)
 	if err != nil {
 		return nil, err
 	}
-	published, err := b.store.Scores(ctx, l.Kind(), PublishedSet(l.Name), ids)
+	published, err := b.store.Scores(ctx, l.Kind(), store.PublishedSet(l.Name), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +189,8 @@ func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, 
 		if t == nil || p == nil || int64(t.Score) < l.Score.MinViews {
 			continue
 		}
-		points := Points(*l.Weights, t.Score, float64(t.Uniques))
-		s := Gravity(&l.Score, points, Age(now, int64(p.Score)))
+		points := scoring.Points(*l.Weights, t.Score, float64(t.Uniques))
+		s := scoring.Gravity(&l.Score, points, scoring.Age(now, int64(p.Score)))
 		entries = append(entries, store.Entry{Item: id, Score: s})
 		rows[id] = Row{ID: id, Score: s, Views: int64(t.Score), Uniques: t.Uniques}
 	}
@@ -226,10 +227,10 @@ func explain(l *ruleset.List, now int64, r *Row, item *store.Item) *Explain {
 		Model: s.Model, Views: r.Views, Uniques: r.Uniques,
 		PublishedAt: time.UnixMilli(item.PublishTime()).UTC(), Published: sourceName(item.PublishedFrom),
 	}
-	age := Age(now, item.PublishTime())
+	age := scoring.Age(now, item.PublishTime())
 	switch s.Model {
 	case ruleset.Gravity:
-		points := Points(*l.Weights, float64(r.Views), float64(r.Uniques))
+		points := scoring.Points(*l.Weights, float64(r.Views), float64(r.Uniques))
 		e.Points, e.AgeHours, e.Base, e.Gamma, e.Damping = &points, &age, &s.Base, &s.Gamma, s.Damping
 		e.Formula = "points / (age_hours + base)^gamma"
 		if s.Damping == ruleset.DampingLog {

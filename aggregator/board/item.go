@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -69,7 +70,7 @@ func (b *Boards) Items(ctx context.Context, list string, ids []string) ([]*Item,
 	if err != nil {
 		return nil, fmt.Errorf("reading items of list %s: %w", list, err)
 	}
-	all, err := b.store.Scores(ctx, l.Kind(), AllSet(list), ids)
+	all, err := b.store.Scores(ctx, l.Kind(), store.AllSet(list), ids)
 	if err != nil {
 		return nil, fmt.Errorf("reading items of list %s: %w", list, err)
 	}
@@ -102,7 +103,7 @@ func (b *Boards) Items(ctx context.Context, list string, ids []string) ([]*Item,
 func (b *Boards) fillPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) error {
 	for _, p := range l.Boards {
 		start := p.Start(now, l.Location())
-		places, err := b.places(ctx, l, PeriodSet(l.Name, p, start), nil, items)
+		places, err := b.places(ctx, l, store.PeriodSet(l.Name, p, start), nil, items)
 		if err != nil {
 			return err
 		}
@@ -150,12 +151,12 @@ func (b *Boards) hotPlaces(ctx context.Context, l *ruleset.List, items []*Item, 
 	if len(items) == 0 {
 		return nil, nil
 	}
-	set, ok := ScoreSet(l)
+	set, ok := scoring.ScoreSet(l)
 	switch {
 	case l.Score.Model == ruleset.Gravity:
 		return b.gravityPlaces(ctx, l, items, now)
 	case !ok:
-		set = AllSet(l.Name)
+		set = store.AllSet(l.Name)
 	}
 	sc, err := b.scale(ctx, l, now)
 	if err != nil {
@@ -170,8 +171,8 @@ func (b *Boards) gravityPlaces(ctx context.Context, l *ruleset.List, items []*It
 	places := make([]*Place, len(items))
 	open := make([]*Place, len(items))
 	for i, it := range items {
-		points := Points(*l.Weights, float64(it.Views), float64(it.Uniques))
-		places[i] = &Place{Score: Gravity(&l.Score, points, Age(now.UnixMilli(), it.PublishedAt.UnixMilli()))}
+		points := scoring.Points(*l.Weights, float64(it.Views), float64(it.Uniques))
+		places[i] = &Place{Score: scoring.Gravity(&l.Score, points, scoring.Age(now.UnixMilli(), it.PublishedAt.UnixMilli()))}
 		open[i] = places[i]
 	}
 	for read := firstRead; read < 2*MaxLimit && len(open) > 0; read *= 2 {
@@ -273,7 +274,7 @@ func (b *Boards) Standings(ctx context.Context, list string, ids []string) ([]*S
 	if l == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnknownList, list)
 	}
-	standings, err := b.standings(ctx, l, AllSet(list), ids)
+	standings, err := b.standings(ctx, l, store.AllSet(list), ids)
 	if err != nil {
 		return nil, fmt.Errorf("reading ranks of list %s: %w", list, err)
 	}

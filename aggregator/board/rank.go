@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
@@ -104,9 +105,9 @@ func newScale(landmarks []store.Totals, now, h int64) *scale {
 	for _, t := range landmarks {
 		newest = max(newest, t.Landmark)
 	}
-	sc := &scale{shard: make([]float64, len(landmarks)), shown: HalfLifeWeight(newest, max(now, newest), h)}
+	sc := &scale{shard: make([]float64, len(landmarks)), shown: scoring.HalfLifeWeight(newest, max(now, newest), h)}
 	for i, t := range landmarks {
-		sc.shard[i] = HalfLifeWeight(t.Landmark, newest, h)
+		sc.shard[i] = scoring.HalfLifeWeight(t.Landmark, newest, h)
 	}
 	return sc
 }

@@ -44,14 +44,14 @@ func (b *Boards) Stats(ctx context.Context, list string, at time.Time) (*Stats, 
 	var sets []store.Set
 	for _, p := range l.Boards {
 		start, end := p.Bounds(at, l.Location())
-		sets = append(sets, PeriodSet(list, p, start))
+		sets = append(sets, store.PeriodSet(list, p, start))
 		ps := &PeriodStats{}
 		if p != calendar.All {
 			ps.From, ps.To = &start, &end
 		}
 		out.Periods[p] = ps
 	}
-	totals, err := b.totals(ctx, append(sets, AllSet(list))...)
+	totals, err := b.totals(ctx, append(sets, store.AllSet(list))...)
 	if err != nil {
 		return nil, fmt.Errorf("reading the totals of list %s: %w", list, err)
 	}
@@ -66,7 +66,7 @@ func (b *Boards) Stats(ctx context.Context, list string, at time.Time) (*Stats, 
 		t := time.UnixMilli(newest).UTC()
 		out.NewestHitAt = &t
 	}
-	if out.Items, err = b.store.Size(ctx, AllSet(list)); err != nil {
+	if out.Items, err = b.store.Size(ctx, store.AllSet(list)); err != nil {
 		return nil, fmt.Errorf("counting the items of list %s: %w", list, err)
 	}
 	return out, nil

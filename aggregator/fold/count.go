@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -94,7 +94,7 @@ func (t *tallies) countOne(p *pending) {
 		s.touched = true
 		s.totals.Newest = max(s.totals.Newest, p.time)
 		if s == rl.score {
-			rl.addScore(c, rec, p.time, board.Points(*rl.keeper.Weights, 1, float64(uniques)))
+			rl.addScore(c, rec, p.time, scoring.Points(*rl.keeper.Weights, 1, float64(uniques)))
 			continue
 		}
 		c.tally.Score++
@@ -128,7 +128,7 @@ func publish(rec *store.Item, h *hit.Hit, at int64) {
 func (rl *ruledList) addScore(c *cell, rec *store.Item, at int64, inc float64) {
 	score := &rl.keeper.Score
 	if score.Model == ruleset.Accumulate {
-		c.tally.Score += inc * board.Decay(board.Age(at, rec.PublishTime()), score.Base, score.Gamma)
+		c.tally.Score += inc * scoring.Decay(scoring.Age(at, rec.PublishTime()), score.Base, score.Gamma)
 		return
 	}
 	h := time.Duration(score.HalfLife).Milliseconds()
@@ -136,12 +136,12 @@ func (rl *ruledList) addScore(c *cell, rec *store.Item, at int64, inc float64) {
 	if *landmark == 0 {
 		*landmark = at
 	}
-	if k := (at - *landmark) / h; k > board.MaxExponent {
+	if k := (at - *landmark) / h; k > scoring.MaxExponent {
 		for _, other := range rl.score.cells {
 			other.tally.Score = math.Ldexp(other.tally.Score, -int(k))
 		}
 		*landmark += k * h
 		rl.score.halved += int(k)
 	}
-	c.tally.Score += inc * board.HalfLifeWeight(at, *landmark, h)
+	c.tally.Score += inc * scoring.HalfLifeWeight(at, *landmark, h)
 }

@@ -297,7 +297,7 @@ func TestPublishTime(t *testing.T) {
 			if got := items[0]; got.PublishTime() != tc.want || got.PublishedFrom != tc.from {
 				t.Errorf("got %s from %d, want %s from %d", time.UnixMilli(got.PublishTime()).UTC(), got.PublishedFrom, time.UnixMilli(tc.want).UTC(), tc.from)
 			}
-			indexed, err := s.Scores(t.Context(), hit.View, board.PublishedSet("a"), []string{"x"})
+			indexed, err := s.Scores(t.Context(), hit.View, store.PublishedSet("a"), []string{"x"})
 			if err != nil || indexed[0] == nil || int64(indexed[0].Score) != tc.want {
 				t.Errorf("the index of publish times has %v, %v", indexed[0], err)
 			}
@@ -342,7 +342,7 @@ func TestOldPeriodsAreDropped(t *testing.T) {
 	l := newLog(t, s, &ruleset.ListConfig{Name: "a", Boards: []calendar.Period{calendar.Hour, calendar.Day, calendar.All}, Keep: map[calendar.Period]int{calendar.Hour: 2, calendar.Day: 1}})
 	size := func(p calendar.Period, at time.Time) int64 {
 		t.Helper()
-		n, err := s.Size(t.Context(), board.PeriodSet("a", p, p.Start(at, time.UTC)))
+		n, err := s.Size(t.Context(), store.PeriodSet("a", p, p.Start(at, time.UTC)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +379,7 @@ func TestOldPeriodsAreDropped(t *testing.T) {
 	if got := size(calendar.Day, t0); got != 0 {
 		t.Errorf("the first day still has %d items", got)
 	}
-	totals, err := s.Totals(t.Context(), []store.Set{board.PeriodSet("a", calendar.Hour, t0.Add(4*time.Hour))})
+	totals, err := s.Totals(t.Context(), []store.Set{store.PeriodSet("a", calendar.Hour, t0.Add(4*time.Hour))})
 	if err != nil || totals[0][0] != (store.Totals{}) {
 		t.Errorf("totals of a dropped hour: %v, %v", totals, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
 )
@@ -40,7 +40,7 @@ func (f *Folder) putInForce(ctx context.Context, shard int, state store.State, m
 	for _, l := range is.Lists {
 		old := was.List(l.Name)
 		c.Drop = append(c.Drop, notKept(have.Sets, old, l)...)
-		set, ok := board.ScoreSet(l)
+		set, ok := scoring.ScoreSet(l)
 		if !ok || old != nil && set == scoreSet(old) {
 			continue
 		}
@@ -56,9 +56,9 @@ func (f *Folder) putInForce(ctx context.Context, shard int, state store.State, m
 	return res, nil
 }
 
-// scoreSet is [board.ScoreSet], or the zero Set for a list without one.
+// scoreSet is [scoring.ScoreSet], or the zero Set for a list without one.
 func scoreSet(l *ruleset.List) store.Set {
-	set, _ := board.ScoreSet(l)
+	set, _ := scoring.ScoreSet(l)
 	return set
 }
 
@@ -66,12 +66,12 @@ func scoreSet(l *ruleset.List) store.Set {
 // it does not have, that are too old, or that begin by the clock of another zone,
 // and sums with parameters other than its own and those of old, which may be nil.
 func notKept(sets map[store.Set]store.Totals, old, l *ruleset.List) (drop []store.Set) {
-	kept := oldest(l, l.Starts(sets[board.AllSet(l.Name)].Newest))
+	kept := oldest(l, l.Starts(sets[store.AllSet(l.Name)].Newest))
 	for set := range sets {
-		if set.List != l.Name || set == board.AllSet(l.Name) {
+		if set.List != l.Name || set == store.AllSet(l.Name) {
 			continue
 		}
-		p, start, ok := board.ParsePeriodSet(set)
+		p, start, ok := store.ParsePeriodSet(set)
 		if !ok {
 			if set != scoreSet(l) && (old == nil || set != scoreSet(old)) {
 				drop = append(drop, set)

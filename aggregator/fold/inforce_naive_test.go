@@ -13,7 +13,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/fold"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
@@ -75,7 +74,7 @@ func (n *naiveShard) revision(number uint64, id hit.RulesID) {
 	}
 	for _, l := range n.documents[id].Lists {
 		for set := range n.totals {
-			if p, start, ok := board.ParsePeriodSet(set); ok && set.List == l.Name && !n.kept(l, p, start) {
+			if p, start, ok := store.ParsePeriodSet(set); ok && set.List == l.Name && !n.kept(l, p, start) {
 				n.drop(set)
 			}
 		}
@@ -129,7 +128,7 @@ func (n *naiveShard) judge(id hit.RulesID, h hit.Hit) (list string, reason rules
 	if was := n.newest[l.Name]; h.Time > was {
 		n.newest[l.Name] = h.Time
 		for set := range n.totals {
-			p, start, ok := board.ParsePeriodSet(set)
+			p, start, ok := store.ParsePeriodSet(set)
 			if ok && set.List == l.Name && keeper.Keeps(p) && aligned(keeper, p, start) &&
 				!start.Before(naiveOldest(keeper, p, was)) && start.Before(naiveOldest(keeper, p, h.Time)) {
 				n.drop(set)
@@ -140,10 +139,10 @@ func (n *naiveShard) judge(id hit.RulesID, h hit.Hit) (list string, reason rules
 	for _, p := range l.Boards {
 		start := p.Start(time.UnixMilli(h.Time), l.Location())
 		if p != calendar.All && (!keeper.Keeps(p) || !start.Before(naiveOldest(keeper, p, n.newest[l.Name]))) {
-			sets = append(sets, board.PeriodSet(l.Name, p, start))
+			sets = append(sets, store.PeriodSet(l.Name, p, start))
 		}
 	}
-	sets = append(sets, board.AllSet(l.Name))
+	sets = append(sets, store.AllSet(l.Name))
 
 	if n.duplicate(l, h) {
 		n.items[[2]string{l.Name, h.Item}]++
@@ -251,7 +250,7 @@ func (n *naiveShard) compare(rt *rapid.T, s store.Store, shard int) {
 		rt.Fatal(err)
 	}
 	for set, totals := range have.Sets {
-		if _, _, period := board.ParsePeriodSet(set); !period && set != board.AllSet(set.List) {
+		if _, _, period := store.ParsePeriodSet(set); !period && set != store.AllSet(set.List) {
 			continue // sums of scores
 		}
 		want := n.totals[set]

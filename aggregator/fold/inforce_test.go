@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/fold"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
@@ -96,8 +97,8 @@ func TestSeedWithoutDays(t *testing.T) {
 	rows := l.board(board.Hot, newest)
 	near(t, "y", scoreOf(t, rows, "y"), hours)
 	near(t, "x", scoreOf(t, rows, "x"), 3.652961061067261500131185324352514353624-
-		3*board.HalfLifeWeight(0, (72*time.Hour+20*time.Minute).Milliseconds(), (6*time.Hour).Milliseconds())-
-		3*board.HalfLifeWeight(0, (53*time.Hour+50*time.Minute).Milliseconds(), (6*time.Hour).Milliseconds()))
+		3*scoring.HalfLifeWeight(0, (72*time.Hour+20*time.Minute).Milliseconds(), (6*time.Hour).Milliseconds())-
+		3*scoring.HalfLifeWeight(0, (53*time.Hour+50*time.Minute).Milliseconds(), (6*time.Hour).Milliseconds()))
 }
 
 // sums returns the sets of shard 0 that have totals, beside the period boards.
@@ -109,7 +110,7 @@ func (l *log) sums() map[string]bool {
 	}
 	sums := map[string]bool{}
 	for set := range have.Sets {
-		if _, _, ok := board.ParsePeriodSet(set); !ok {
+		if _, _, ok := store.ParsePeriodSet(set); !ok {
 			sums[set.List+" "+set.Name] = true
 		}
 	}
@@ -185,7 +186,7 @@ func TestPeriodsOfANewRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		for set := range have.Sets {
-			if q, _, ok := board.ParsePeriodSet(set); ok && q == p && set.List == "a" {
+			if q, _, ok := store.ParsePeriodSet(set); ok && q == p && set.List == "a" {
 				n++
 			}
 		}
@@ -210,7 +211,7 @@ func TestPeriodsOfANewRevision(t *testing.T) {
 			t.Errorf("after revision %d there are %v hours, days and weeks, want %v", number+1, got, want)
 		}
 	}
-	size, err := l.store.Size(t.Context(), board.PeriodSet("b", calendar.Hour, t0))
+	size, err := l.store.Size(t.Context(), store.PeriodSet("b", calendar.Hour, t0))
 	if err != nil || size != 1 {
 		t.Errorf("the hour of another list has %d items, %v", size, err)
 	}

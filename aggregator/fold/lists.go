@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -75,14 +75,14 @@ func (t *tallies) list(d *document, name string) *ruledList {
 		lw := t.lists[name]
 		if lw == nil {
 			lw = &listWork{items: map[string]*itemWork{}, terms: map[termID]*term{}}
-			lw.all = t.setWork(board.AllSet(name), calendar.All, time.Time{})
+			lw.all = t.setWork(store.AllSet(name), calendar.All, time.Time{})
 			t.lists[name] = lw
 		}
 		rl = &ruledList{listWork: lw, rules: d.rules, list: l, keeper: t.inForce.List(name), windows: map[windowID]*window{}}
 		if rl.keeper == nil {
 			rl.keeper = l
 		}
-		if set, ok := board.ScoreSet(rl.keeper); ok {
+		if set, ok := scoring.ScoreSet(rl.keeper); ok {
 			rl.score = t.setWork(set, "", time.Time{})
 		}
 	}
@@ -99,7 +99,7 @@ func (t *tallies) turnTo(rl *ruledList, starts *calendar.Starts) {
 	for _, p := range rl.list.Boards {
 		if p != calendar.All {
 			start := starts.Of(p)
-			sets = append(sets, t.setWork(board.PeriodSet(rl.list.Name, p, start), p, start))
+			sets = append(sets, t.setWork(store.PeriodSet(rl.list.Name, p, start), p, start))
 		}
 	}
 	sets = append(sets, rl.all)

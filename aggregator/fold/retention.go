@@ -3,7 +3,6 @@ package fold
 import (
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/calendar"
@@ -47,7 +46,7 @@ func (t *tallies) expire(rl *ruledList, from map[calendar.Period]time.Time) {
 	for p, start := range from {
 		// Never more than were kept, however far the newest hit has moved.
 		for n := 0; n <= rl.keeper.Keep[p] && start.Before(rl.kept[p]); n++ {
-			set := board.PeriodSet(rl.list.Name, p, start)
+			set := store.PeriodSet(rl.list.Name, p, start)
 			rl.drop = append(rl.drop, set)
 			if s := t.sets[set]; s != nil {
 				s.clear()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/calendar"
@@ -30,7 +30,7 @@ type seeds struct {
 // is nil if the rules before lacked the list. It holds one board at a time in
 // memory, and the views of one day.
 func seed(r *reader, sets map[store.Set]store.Totals, old, l *ruleset.List) (*seeds, error) {
-	newest := sets[board.AllSet(l.Name)].Newest
+	newest := sets[store.AllSet(l.Name)].Newest
 	s := &seeds{
 		reader: r, list: l, totals: store.Totals{Newest: newest},
 		sums: map[string]float64{}, published: map[string]int64{},
@@ -41,7 +41,7 @@ func seed(r *reader, sets map[store.Set]store.Totals, old, l *ruleset.List) (*se
 	zone := cmp.Or(old, l)
 	days := map[time.Time]*day{}
 	for set, totals := range sets {
-		p, start, ok := board.ParsePeriodSet(set)
+		p, start, ok := store.ParsePeriodSet(set)
 		if !ok || set.List != l.Name || p != calendar.Hour && p != calendar.Day || !begins(p, start, zone) {
 			continue
 		}
@@ -152,11 +152,11 @@ func (s *seeds) add(item string, views float64, uniques int64, b *keptBoard) {
 	weight := 0.0
 	switch score := &s.list.Score; score.Model {
 	case ruleset.Accumulate:
-		weight = board.Decay(board.Age(at, s.published[item]), score.Base, score.Gamma)
+		weight = scoring.Decay(scoring.Age(at, s.published[item]), score.Base, score.Gamma)
 	case ruleset.HalfLife:
-		weight = board.HalfLifeWeight(at, s.totals.Landmark, time.Duration(score.HalfLife).Milliseconds())
+		weight = scoring.HalfLifeWeight(at, s.totals.Landmark, time.Duration(score.HalfLife).Milliseconds())
 	}
-	s.sums[item] += board.Points(*s.list.Weights, views, float64(uniques)) * weight
+	s.sums[item] += scoring.Points(*s.list.Weights, views, float64(uniques)) * weight
 }
 
 func (s *seeds) tallies() map[string]store.Tally {

@@ -3,7 +3,6 @@ package fold
 import (
 	"math"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 )
 
@@ -32,7 +31,7 @@ func (t *tallies) write(c *store.Commit) {
 			}
 		}
 		if len(published) > 0 {
-			c.Scores[board.PublishedSet(name)] = published
+			c.Scores[store.PublishedSet(name)] = published
 		}
 		c.Drop = append(c.Drop, lw.drop...)
 	}

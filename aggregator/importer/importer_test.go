@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hotboard/hotboard/aggregator/app"
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/ingest"
+	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/internal/brokertest"
 	"github.com/hotboard/hotboard/ruleset"
@@ -71,7 +71,7 @@ func (f *fixture) imports(r *ruleset.Rules, log []byte) *Summary {
 // scores returns the views of every item of a list.
 func (f *fixture) scores(list string) map[string]int {
 	f.t.Helper()
-	shards, err := f.store.Top(f.t.Context(), board.AllSet(list), 1000)
+	shards, err := f.store.Top(f.t.Context(), store.AllSet(list), 1000)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/aggregator/store/memstore"
 	"github.com/hotboard/hotboard/hit"
@@ -103,7 +102,7 @@ func (f *fixture) view() hit.Hit {
 
 func views(t *testing.T, s store.Store) int {
 	t.Helper()
-	totals, err := s.Totals(t.Context(), []store.Set{board.AllSet("articles")})
+	totals, err := s.Totals(t.Context(), []store.Set{store.AllSet("articles")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
@@ -54,7 +53,7 @@ func (w *world) wrong() string {
 	var refused []hit.Hit
 	for _, e := range w.edges {
 		for _, h := range e.accepted {
-			tallies, err := w.store.Scores(ctx, h.Kind, board.AllSet(h.List), []string{h.Item})
+			tallies, err := w.store.Scores(ctx, h.Kind, store.AllSet(h.List), []string{h.Item})
 			if err != nil {
 				panic(err)
 			}
@@ -82,7 +81,7 @@ func (w *world) wrong() string {
 		}
 	}
 	for list, of := range counted {
-		totals, err := w.store.Totals(ctx, []store.Set{board.AllSet(list)})
+		totals, err := w.store.Totals(ctx, []store.Set{store.AllSet(list)})
 		if err != nil {
 			panic(err)
 		}

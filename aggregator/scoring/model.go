@@ -1,8 +1,13 @@
-package board
+// Package scoring holds the formulas of the hot board's models. The fold adds up
+// scores with them, and boards read them.
+package scoring
 
 import (
 	"math"
+	"strconv"
+	"time"
 
+	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -47,3 +52,18 @@ func HalfLifeWeight(t, landmark, h int64) float64 {
 // up by whole half-lives. That multiplies every sum by a power of two and so loses
 // no bit.
 const MaxExponent = 512
+
+// ScoreSet is the set of scores that the fold adds up for the list's model. Its
+// name includes the parameters of the sums and the weights, so that sums with
+// different ones never mix. Gravity and count need no such set: ok is false.
+func ScoreSet(l *ruleset.List) (set store.Set, ok bool) {
+	num := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	weights := ":" + num(l.Weights.PV) + ":" + num(l.Weights.UV)
+	switch l.Score.Model {
+	case ruleset.Accumulate:
+		return store.Set{List: l.Name, Name: "accumulate:" + num(l.Score.Base) + ":" + num(l.Score.Gamma) + weights}, true
+	case ruleset.HalfLife:
+		return store.Set{List: l.Name, Name: "halflife:" + time.Duration(l.Score.HalfLife).String() + weights}, true
+	}
+	return store.Set{}, false
+}

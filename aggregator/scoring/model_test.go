@@ -1,10 +1,10 @@
-package board_test
+package scoring_test
 
 import (
 	"math"
 	"testing"
 
-	"github.com/hotboard/hotboard/aggregator/board"
+	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -24,8 +24,8 @@ func TestGravityFigures(t *testing.T) {
 	} {
 		s := ruleset.Score{Model: ruleset.Gravity, Base: 2, Gamma: 1.5, Damping: tc.damping}
 		now := int64(1_000_000_000_000)
-		age := board.Age(now, now-int64(tc.hours*3600_000))
-		if got := board.Gravity(&s, tc.points, age); math.Abs(got-tc.want) > 1e-9 {
+		age := scoring.Age(now, now-int64(tc.hours*3600_000))
+		if got := scoring.Gravity(&s, tc.points, age); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%v points at %v h, damping %q: got %.12f, want %.12f", tc.points, tc.hours, tc.damping, got, tc.want)
 		}
 	}
