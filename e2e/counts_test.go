@@ -73,7 +73,7 @@ func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string
 			if items[i] == nil {
 				return nil, fmt.Errorf("%s is on the board and no item", e.Item)
 			}
-			counts[e.Item] += int(e.Score) + int(items[i].Duplicates)
+			counts[e.Item] += int(e.Views) + int(items[i].Duplicates)
 		}
 	}
 	return counts, nil

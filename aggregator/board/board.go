@@ -173,7 +173,7 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 	}
 	rows := make([]Row, len(entries))
 	for i, e := range entries {
-		rows[i] = Row{ID: e.Item, Score: e.Score, Views: int64(e.Score), Uniques: e.Uniques}
+		rows[i] = Row{ID: e.Item, Score: float64(e.Views), Views: e.Views, Uniques: e.Uniques}
 	}
 	rank(rows)
 	return rows, nil
@@ -240,9 +240,9 @@ func (b *Boards) standings(ctx context.Context, l *ruleset.List, set store.Set, 
 		if t == nil {
 			continue
 		}
-		if _, ok := index[t.Score]; !ok {
-			index[t.Score] = len(bounds)
-			bounds = append(bounds, b.bounds(t.Score, nil))
+		if _, ok := index[t.Value()]; !ok {
+			index[t.Value()] = len(bounds)
+			bounds = append(bounds, b.bounds(t.Value(), nil))
 		}
 	}
 	standings := make([]*Standing, len(ids))
@@ -255,7 +255,7 @@ func (b *Boards) standings(ctx context.Context, l *ruleset.List, set store.Set, 
 	}
 	for i, t := range tallies {
 		if t != nil {
-			standings[i] = &Standing{Rank: above[index[t.Score]] + 1, Score: t.Score}
+			standings[i] = &Standing{Rank: above[index[t.Value()]] + 1, Score: t.Value()}
 		}
 	}
 	return standings, nil

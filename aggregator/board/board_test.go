@@ -99,7 +99,7 @@ func TestGravityIsExact(t *testing.T) {
 			views := rapid.IntRange(1, maxViews).Draw(rt, "views")
 			uniques := rapid.IntRange(1, views).Draw(rt, "uniques")
 			published := now.UnixMilli() - int64(rapid.IntRange(0, maxAge*60).Draw(rt, "minutes"))*60_000
-			c.put(store.AllSet("a"), id, store.Tally{Score: float64(views), Uniques: int64(uniques)})
+			c.put(store.AllSet("a"), id, store.Tally{Views: int64(views), Uniques: int64(uniques)})
 			c.put(store.PublishedSet("a"), id, store.Tally{Score: float64(published)})
 			if int64(views) < l.Score.MinViews {
 				continue
@@ -140,11 +140,11 @@ func TestRanksShareAndGapsAndPages(t *testing.T) {
 	c := newCounts(t, 3, &ruleset.ListConfig{})
 	day := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
 	before := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -1), time.UTC))
-	for id, views := range map[string]float64{"a": 9, "b": 7, "c": 7, "d": 2} {
-		c.put(day, id, store.Tally{Score: views, Uniques: 1})
+	for id, views := range map[string]int64{"a": 9, "b": 7, "c": 7, "d": 2} {
+		c.put(day, id, store.Tally{Views: views, Uniques: 1})
 	}
-	for id, views := range map[string]float64{"b": 50, "x": 20, "a": 3} {
-		c.put(before, id, store.Tally{Score: views})
+	for id, views := range map[string]int64{"b": 50, "x": 20, "a": 3} {
+		c.put(before, id, store.Tally{Views: views})
 	}
 	ptr := func(f float64) *float64 { return &f }
 	ranks := func(n int64) *int64 { return &n }
@@ -180,7 +180,7 @@ func TestHalfLifeOverShards(t *testing.T) {
 	for i := range 40 {
 		id := fmt.Sprint("item", i)
 		want[id] = float64(i + 1)
-		c.put(store.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
+		c.put(store.AllSet("a"), id, store.Tally{Views: 5, Uniques: 5})
 		c.put(set, id, store.Tally{Score: want[id] * math.Pow(1024, float64(hit.Shard(hit.View, "a", id, 2)))})
 	}
 	got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: board.Hot, Limit: 10, Explain: true})
@@ -211,10 +211,10 @@ func TestItem(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 3, &ruleset.ListConfig{})
 	day := store.PeriodSet("a", calendar.Day, calendar.Day.Start(now, time.UTC))
-	for i, views := range []float64{100, 50, 50, 10} {
+	for i, views := range []int64{100, 50, 50, 10} {
 		id := fmt.Sprint("item", i)
-		c.put(store.AllSet("a"), id, store.Tally{Score: views, Uniques: 2})
-		c.put(day, id, store.Tally{Score: views, Uniques: 2})
+		c.put(store.AllSet("a"), id, store.Tally{Views: views, Uniques: 2})
+		c.put(day, id, store.Tally{Views: views, Uniques: 2})
 		c.put(store.PublishedSet("a"), id, store.Tally{Score: float64(now.UnixMilli() - 3600_000)})
 	}
 	for i, want := range []struct {
@@ -248,7 +248,7 @@ func TestItem(t *testing.T) {
 func TestBoardsThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 1, &ruleset.ListConfig{Boards: []calendar.Period{calendar.Day}, Keep: map[calendar.Period]int{calendar.Day: 3}})
-	c.put(store.AllSet("a"), "x", store.Tally{Score: 1})
+	c.put(store.AllSet("a"), "x", store.Tally{Views: 1})
 	for _, tc := range []struct {
 		q    board.Query
 		want error
@@ -308,8 +308,8 @@ func TestStats(t *testing.T) {
 func TestMovementOnlyAsFarAsPeriodsAreKept(t *testing.T) {
 	t.Parallel()
 	c := newCounts(t, 1, &ruleset.ListConfig{Keep: map[calendar.Period]int{calendar.Day: 1}})
-	for ago, views := range []float64{5, 4, 3} {
-		c.put(store.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Score: views})
+	for ago, views := range []int64{5, 4, 3} {
+		c.put(store.PeriodSet("a", calendar.Day, calendar.Day.Start(now.AddDate(0, 0, -ago), time.UTC)), "x", store.Tally{Views: views})
 	}
 	for ago, want := range []bool{true, false} { // whether there is a previous day
 		got, err := c.boards().Board(t.Context(), board.Query{List: "a", Period: "day", Limit: 1, At: now.AddDate(0, 0, -ago)})

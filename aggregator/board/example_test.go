@@ -27,10 +27,10 @@ func ExampleBoards_Board() {
 	if err := counts.Commit(ctx, 0, &store.Commit{
 		To: store.Position{Seq: 1},
 		Scores: map[store.Set]map[string]store.Tally{today: {
-			"saved-means-synced": {Score: 812, Uniques: 700},
-			"tail-latency":       {Score: 402, Uniques: 400},
-			"who-is-a-visitor":   {Score: 402, Uniques: 390},
-			"etags":              {Score: 12, Uniques: 12},
+			"saved-means-synced": {Views: 812, Uniques: 700},
+			"tail-latency":       {Views: 402, Uniques: 400},
+			"who-is-a-visitor":   {Views: 402, Uniques: 390},
+			"etags":              {Views: 12, Uniques: 12},
 		}},
 	}); err != nil {
 		fmt.Println(err)

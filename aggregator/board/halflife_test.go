@@ -21,7 +21,7 @@ func halfLife(t *testing.T, shards int, h time.Duration, landmark func(shard int
 		c.setLandmark(shard, set, landmark(shard))
 	}
 	for id, score := range scores {
-		c.put(store.AllSet("a"), id, store.Tally{Score: 5, Uniques: 5})
+		c.put(store.AllSet("a"), id, store.Tally{Views: 5, Uniques: 5})
 		c.put(set, id, store.Tally{Score: score})
 	}
 	return c

@@ -57,7 +57,7 @@ func (b *Boards) floored(ctx context.Context, l *ruleset.List, sc *scale, n int)
 		if err != nil {
 			return nil, err
 		}
-		belowFloor := l.Score.Model == ruleset.Count && len(entries) > 0 && int64(entries[len(entries)-1].Score) < l.Score.MinViews
+		belowFloor := l.Score.Model == ruleset.Count && len(entries) > 0 && entries[len(entries)-1].Views < l.Score.MinViews
 		if len(rows) >= n || len(entries) < read || belowFloor {
 			return rows[:min(n, len(rows))], nil
 		}
@@ -112,10 +112,10 @@ func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Ent
 	}
 	var rows []Row
 	for i, t := range tallies {
-		if t == nil || int64(t.Score) < l.Score.MinViews {
+		if t == nil || t.Views < l.Score.MinViews {
 			continue
 		}
-		rows = append(rows, Row{ID: ids[i], Score: entries[i].Score, Views: int64(t.Score), Uniques: t.Uniques})
+		rows = append(rows, Row{ID: ids[i], Score: entries[i].Value(), Views: t.Views, Uniques: t.Uniques})
 	}
 	return rows, nil
 }
@@ -155,10 +155,10 @@ func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, rea
 		return nil, 0, err
 	}
 	rows, err = b.score(ctx, l, now, viewed, newest)
-	if err != nil || len(viewed) < read || len(newest) < read || int64(viewed[read-1].Score) < l.Score.MinViews {
+	if err != nil || len(viewed) < read || len(newest) < read || viewed[read-1].Views < l.Score.MinViews {
 		return rows, -1, err // all others are under the floor
 	}
-	views, published := viewed[read-1].Score, int64(newest[read-1].Score)
+	views, published := float64(viewed[read-1].Views), int64(newest[read-1].Score)
 	// Uniques never exceed views.
 	return rows, scoring.Gravity(&l.Score, scoring.Points(*l.Weights, views, views), scoring.Age(now, published)), nil
 }
@@ -186,13 +186,13 @@ func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, 
 	rows := map[string]Row{}
 	for i, id := range ids {
 		t, p := tallies[i], published[i]
-		if t == nil || p == nil || int64(t.Score) < l.Score.MinViews {
+		if t == nil || p == nil || t.Views < l.Score.MinViews {
 			continue
 		}
-		points := scoring.Points(*l.Weights, t.Score, float64(t.Uniques))
+		points := scoring.Points(*l.Weights, float64(t.Views), float64(t.Uniques))
 		s := scoring.Gravity(&l.Score, points, scoring.Age(now, int64(p.Score)))
-		entries = append(entries, store.Entry{Item: id, Score: s})
-		rows[id] = Row{ID: id, Score: s, Views: int64(t.Score), Uniques: t.Uniques}
+		entries = append(entries, store.Entry{Item: id, Tally: store.Tally{Score: s}})
+		rows[id] = Row{ID: id, Score: s, Views: t.Views, Uniques: t.Uniques}
 	}
 	slices.SortFunc(entries, order)
 	sorted := make([]Row, len(entries))

@@ -83,7 +83,7 @@ func (b *Boards) Items(ctx context.Context, list string, ids []string) ([]*Item,
 		}
 		items[i] = &Item{
 			List: list, ID: ids[i], GeneratedAt: now,
-			Views: int64(all[i].Score), Uniques: all[i].Uniques, Duplicates: rec.Duplicates,
+			Views: all[i].Views, Uniques: all[i].Uniques, Duplicates: rec.Duplicates,
 			PublishedAt: time.UnixMilli(rec.PublishTime()).UTC(), PublishedFrom: sourceName(rec.PublishedFrom),
 			FirstHitAt: time.UnixMilli(rec.First).UTC(), LastHitAt: time.UnixMilli(rec.Last).UTC(),
 			Boards: map[string]*Place{},
@@ -110,7 +110,6 @@ func (b *Boards) fillPlaces(ctx context.Context, l *ruleset.List, items []*Item,
 		var rows []Row
 		for i, place := range places {
 			if place != nil {
-				place.Views = int64(place.Score)
 				rows = append(rows, Row{Rank: place.Rank, ID: items[i].ID})
 			}
 		}
@@ -227,13 +226,13 @@ func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc 
 		if t == nil {
 			continue
 		}
-		own, score := hit.Shard(l.Kind(), set.List, ids[i], b.store.Shards()), t.Score
+		own, score := hit.Shard(l.Kind(), set.List, ids[i], b.store.Shards()), t.Value()
 		if sc != nil {
 			score *= sc.shard[own]
 		}
 		bound := b.bounds(score, sc)
-		bound[own] = t.Score // scaled back and forth it could be lower, and the item ahead of itself
-		places[i] = &Place{Score: score, Uniques: t.Uniques}
+		bound[own] = t.Value() // scaled back and forth it could be lower, and the item ahead of itself
+		places[i] = &Place{Score: score, Views: t.Views, Uniques: t.Uniques}
 		of, bounds = append(of, places[i]), append(bounds, bound)
 	}
 	if len(of) == 0 {
@@ -253,7 +252,7 @@ func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc 
 			if e == nil || above[i] == 0 {
 				continue
 			}
-			s := e.Score
+			s := e.Value()
 			if sc != nil {
 				s *= sc.shard[shard]
 			}

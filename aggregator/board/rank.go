@@ -14,7 +14,7 @@ import (
 // order is the order of every board: by descending score, then by descending id as
 // bytes, so that pages never overlap.
 func order(a, b store.Entry) int {
-	if c := cmp.Compare(b.Score, a.Score); c != 0 {
+	if c := cmp.Compare(b.Value(), a.Value()); c != 0 {
 		return c
 	}
 	return strings.Compare(b.Item, a.Item)

@@ -97,7 +97,7 @@ func (t *tallies) countOne(p *pending) {
 			rl.addScore(c, rec, p.time, scoring.Points(*rl.keeper.Weights, 1, float64(uniques)))
 			continue
 		}
-		c.tally.Score++
+		c.tally.Views++
 		c.tally.Uniques += uniques
 		s.totals.Views++
 		s.totals.Uniques += uniques

@@ -168,7 +168,7 @@ func (n *naiveShard) judge(id hit.RulesID, h hit.Hit) (list string, reason rules
 			n.sets[set] = map[string]store.Tally{}
 		}
 		c, t := n.sets[set][h.Item], n.totals[set]
-		n.sets[set][h.Item] = store.Tally{Score: c.Score + 1, Uniques: c.Uniques + unique}
+		n.sets[set][h.Item] = store.Tally{Views: c.Views + 1, Uniques: c.Uniques + unique}
 		t.Views++
 		t.Uniques += unique
 		n.totals[set] = t
@@ -262,7 +262,7 @@ func (n *naiveShard) compare(rt *rapid.T, s store.Store, shard int) {
 	for set, want := range n.sets {
 		got := map[string]store.Tally{}
 		for _, e := range have.Whole[set] {
-			got[e.Item] = store.Tally{Score: e.Score, Uniques: e.Uniques}
+			got[e.Item] = e.Tally
 		}
 		if diff := gocmp.Diff(want, got); diff != "" {
 			rt.Fatalf("%v (-want +got)\n%s", set, diff)

@@ -94,10 +94,10 @@ func (s *seeds) addDay(d *day) error {
 			return err
 		}
 		for _, e := range entries {
-			s.add(e.Item, e.Score, e.Uniques, h)
+			s.add(e.Item, e.Tally, h)
 			if d.whole != nil {
 				c := counted[e.Item]
-				counted[e.Item] = store.Tally{Score: c.Score + e.Score, Uniques: c.Uniques + e.Uniques}
+				counted[e.Item] = store.Tally{Views: c.Views + e.Views, Uniques: c.Uniques + e.Uniques}
 			}
 		}
 	}
@@ -114,8 +114,8 @@ func (s *seeds) addDay(d *day) error {
 	for _, e := range entries {
 		c := counted[e.Item]
 		// A day board that began after an hour board may have less.
-		if views, uniques := max(0, e.Score-c.Score), max(0, e.Uniques-c.Uniques); views > 0 || uniques > 0 {
-			s.add(e.Item, views, uniques, d.whole)
+		if rest := (store.Tally{Views: max(0, e.Views-c.Views), Uniques: max(0, e.Uniques-c.Uniques)}); rest != (store.Tally{}) {
+			s.add(e.Item, rest, d.whole)
 		}
 	}
 	return nil
@@ -147,7 +147,7 @@ func (s *seeds) read(b *keptBoard) ([]store.Entry, error) {
 }
 
 // add adds hits of an item in the middle of a board's span.
-func (s *seeds) add(item string, views float64, uniques int64, b *keptBoard) {
+func (s *seeds) add(item string, t store.Tally, b *keptBoard) {
 	at := (b.start.UnixMilli() + b.end.UnixMilli()) / 2
 	weight := 0.0
 	switch score := &s.list.Score; score.Model {
@@ -156,7 +156,7 @@ func (s *seeds) add(item string, views float64, uniques int64, b *keptBoard) {
 	case ruleset.HalfLife:
 		weight = scoring.HalfLifeWeight(at, s.totals.Landmark, time.Duration(score.HalfLife).Milliseconds())
 	}
-	s.sums[item] += scoring.Points(*s.list.Weights, views, float64(uniques)) * weight
+	s.sums[item] += scoring.Points(*s.list.Weights, float64(t.Views), float64(t.Uniques)) * weight
 }
 
 func (s *seeds) tallies() map[string]store.Tally {

@@ -78,7 +78,7 @@ func (f *fixture) scores(list string) map[string]int {
 	got := map[string]int{}
 	for _, entries := range shards {
 		for _, e := range entries {
-			got[e.Item] = int(e.Score)
+			got[e.Item] = int(e.Views)
 		}
 	}
 	return got

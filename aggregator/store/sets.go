@@ -32,3 +32,10 @@ func AllSet(list string) Set { return Set{List: list, Name: string(calendar.All)
 // PublishedSet is the set of a list's items whose scores are their publish times,
 // in milliseconds since the Unix epoch.
 func PublishedSet(list string) Set { return Set{List: list, Name: "published"} }
+
+// Counts reports whether a set counts hits, like [AllSet] and every [PeriodSet]. Any
+// other set has scores.
+func (s Set) Counts() bool {
+	name, _, _ := strings.Cut(s.Name, ":")
+	return calendar.Period(name).Valid()
+}

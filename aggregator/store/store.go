@@ -73,17 +73,29 @@ type Set struct {
 	Name string
 }
 
-// Entry is one item of a set. Uniques is 0 in sets that do not count them.
+// Entry is one item of a set.
 type Entry struct {
-	Item    string
-	Score   float64
-	Uniques int64
+	Item string
+	Tally
 }
 
-// Tally is an item's value in a set.
+// Tally is an item's value in a set. Views order a set that counts hits (see
+// [Set.Counts]), and Score orders any other; the other one of the two is 0.
 type Tally struct {
+	Views   int64 // counted hits: views, or votes
+	Uniques int64 // 0 in sets that do not count them
 	Score   float64
-	Uniques int64
+}
+
+// Value is what orders the set: Views or Score.
+func (t Tally) Value() float64 { return float64(t.Views) + t.Score }
+
+// TallyOf returns the tally with a value. counts is true in a set that counts hits.
+func TallyOf(counts bool, value float64, uniques int64) Tally {
+	if counts {
+		return Tally{Views: int64(value), Uniques: uniques}
+	}
+	return Tally{Score: value, Uniques: uniques}
 }
 
 // Item is the record of an item beside its boards. Times are in milliseconds since
@@ -180,7 +192,7 @@ type Commit struct {
 	// Visitors are added to a set's estimate of distinct visitors.
 	Visitors map[Set][]uint64
 	// Scale multiplies every score of a set by 2^n before writing Scores (n is
-	// negative). It moves a half-life landmark.
+	// negative). It moves a half-life landmark. The set does not count hits.
 	Scale map[Set]int
 	// Drop removes sets with their totals and visitors. It comes first: a set that the
 	// same commit also writes begins anew.
@@ -190,8 +202,17 @@ type Commit struct {
 // Valid reports why no store could write c, or nil. Commit refuses an invalid
 // commit before it writes anything.
 func (c *Commit) Valid() error {
+	for set := range c.Scale {
+		if set.Counts() {
+			return fmt.Errorf("%s of %s counts hits, and has no scores to scale", set.Name, set.List)
+		}
+	}
 	for set, tallies := range c.Scores {
+		counts := set.Counts()
 		for item, t := range tallies {
+			if counts && t.Score != 0 || !counts && t.Views != 0 {
+				return fmt.Errorf("%q in %s of %s has %d views and the score %v, and can have only one of them", item, set.Name, set.List, t.Views, t.Score)
+			}
 			if math.IsNaN(t.Score) || math.IsInf(t.Score, 0) {
 				return fmt.Errorf("score %v of %q in %s of %s is not a finite number", t.Score, item, set.Name, set.List)
 			}
@@ -252,15 +273,15 @@ type Store interface {
 
 // Reader is the part of a store that boards read.
 type Reader interface {
-	// Top returns, for each shard, the n entries with the highest scores: by
-	// descending score, then by descending item as bytes. Package board merges them:
+	// Top returns, for each shard, the n entries with the highest values: by
+	// descending value, then by descending item as bytes. Package board merges them:
 	// two shards need not have one scale of scores.
 	Top(ctx context.Context, set Set, n int) ([][]Entry, error)
 	// Above returns, for each of bounds, the number of entries of a set with a higher
-	// score. Each of bounds has one bound for each shard.
+	// value. Each of bounds has one bound for each shard.
 	Above(ctx context.Context, set Set, bounds [][]float64) ([]int64, error)
 	// Next returns, for each of bounds and for each shard, the entry with the lowest
-	// score above the shard's bound, or nil without one; of equal scores the lowest
+	// value above the shard's bound, or nil without one; of equal values the lowest
 	// item, as bytes.
 	Next(ctx context.Context, set Set, bounds [][]float64) ([][]*Entry, error)
 	// Size returns the number of entries of a set in all shards.

@@ -57,16 +57,16 @@ func (w *world) wrong() string {
 			if err != nil {
 				panic(err)
 			}
-			n := 0.0
+			n := int64(0)
 			if tallies[0] != nil {
-				n = tallies[0].Score
+				n = tallies[0].Views
 			}
 			seq := e.batchOf[h.Item]
 			// Nobody acknowledges losses here.
 			reported := slices.ContainsFunc(losses, func(l store.Loss) bool { return l.Edge == e.id && l.From <= seq && seq <= l.To })
 			switch {
 			case n > 1:
-				return fmt.Sprintf("double: %s was counted %v times", h.Item, n)
+				return fmt.Sprintf("double: %s was counted %d times", h.Item, n)
 			case n == 1:
 				counted[h.List]++
 				for _, q := range quotas(&h) {

@@ -237,7 +237,7 @@ func (s *Store) Read(_ context.Context, shardID int, want *store.Want) (*store.H
 func entries(tallies map[string]store.Tally) []store.Entry {
 	all := make([]store.Entry, 0, len(tallies))
 	for item, t := range tallies {
-		all = append(all, store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques})
+		all = append(all, store.Entry{Item: item, Tally: t})
 	}
 	return all
 }
@@ -356,7 +356,7 @@ func (s *Store) Top(_ context.Context, set store.Set, n int) ([][]store.Entry, e
 	err := s.each(func(i int, h *shard) {
 		top[i] = entries(h.scores[set])
 		slices.SortFunc(top[i], func(a, b store.Entry) int {
-			return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(b.Item, a.Item))
+			return cmp.Or(cmp.Compare(b.Value(), a.Value()), strings.Compare(b.Item, a.Item))
 		})
 		top[i] = top[i][:min(max(n, 0), len(top[i]))]
 	})
@@ -381,7 +381,7 @@ func (s *Store) Above(_ context.Context, set store.Set, bounds [][]float64) ([]i
 	err := s.each(func(shard int, h *shard) {
 		for _, t := range h.scores[set] {
 			for i, b := range bounds {
-				if t.Score > b[shard] {
+				if t.Value() > b[shard] {
 					above[i]++
 				}
 			}
@@ -402,11 +402,11 @@ func (s *Store) Next(_ context.Context, set store.Set, bounds [][]float64) ([][]
 	err := s.each(func(shard int, h *shard) {
 		for item, t := range h.scores[set] {
 			for i, b := range bounds {
-				if t.Score <= b[shard] {
+				if t.Value() <= b[shard] {
 					continue
 				}
-				if n := next[i][shard]; n == nil || t.Score < n.Score || t.Score == n.Score && item < n.Item {
-					next[i][shard] = &store.Entry{Item: item, Score: t.Score, Uniques: t.Uniques}
+				if n := next[i][shard]; n == nil || t.Value() < n.Value() || t.Value() == n.Value() && item < n.Item {
+					next[i][shard] = &store.Entry{Item: item, Tally: t}
 				}
 			}
 		}

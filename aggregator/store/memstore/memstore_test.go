@@ -19,11 +19,11 @@ func TestStore(t *testing.T) {
 func TestSnapshotIsACopy(t *testing.T) {
 	t.Parallel()
 	s, set := memstore.New(1), store.Set{List: "articles", Name: "all"}
-	write := func(from, to uint64, score float64) {
+	write := func(from, to uint64, views int64) {
 		t.Helper()
 		err := s.Commit(context.Background(), 0, &store.Commit{
 			From: store.Position{Seq: from}, To: store.Position{Seq: to}, Producers: map[string]uint64{"edge": to},
-			Scores: map[store.Set]map[string]store.Tally{set: {"a": {Score: score}}},
+			Scores: map[store.Set]map[string]store.Tally{set: {"a": {Views: views}}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -45,8 +45,8 @@ func TestSnapshotIsACopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if top[0][0].Score != 10 {
-			t.Errorf("restored a score of %g, want 10", top[0][0].Score)
+		if top[0][0].Views != 10 {
+			t.Errorf("restored %d views, want 10", top[0][0].Views)
 		}
 	}
 }

@@ -192,15 +192,15 @@ func (n *number) MarshalBinary() ([]byte, error) {
 func (w *writes) scores(set store.Set, tallies map[string]store.Tally) {
 	args := make([]any, 0, 2*len(tallies))
 	names := make([]string, 0, len(tallies))
-	scores := make([]number, 0, len(tallies))
+	values := make([]number, 0, len(tallies))
 	uniques := make([]int64, 0, len(tallies))
 	var have, none []any
 	for item, t := range tallies {
 		names = append(names, item)
-		scores = append(scores, number{f: t.Score})
+		values = append(values, number{f: t.Value()})
 		uniques = append(uniques, t.Uniques)
 		i := len(names) - 1
-		args = append(args, &scores[i], &names[i])
+		args = append(args, &values[i], &names[i])
 		if t.Uniques != 0 {
 			have = append(have, &names[i], &uniques[i])
 		} else {

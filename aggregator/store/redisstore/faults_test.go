@@ -31,7 +31,7 @@ func memoCommit(from, to int, value uint32, keys ...uint64) *store.Commit {
 		From: position(from), To: position(to),
 		Rules:  &store.InForce{Revision: uint64(to)},
 		Drop:   []store.Set{seeded},
-		Scores: map[store.Set]map[string]store.Tally{all: {"a": {Score: float64(to)}}, seeded: {fmt.Sprint("item", to): {Score: 1}}},
+		Scores: map[store.Set]map[string]store.Tally{all: {"a": {Views: int64(to)}}, seeded: {fmt.Sprint("item", to): {Score: 1}}},
 	}
 	for _, key := range keys {
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo(key), Value: value})

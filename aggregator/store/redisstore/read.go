@@ -87,7 +87,7 @@ func (s *Store) read(ctx context.Context, h *shard, want *store.Want) (have *sto
 	for set, items := range want.Scores {
 		to := make([]store.Tally, len(items))
 		have.Scores[set] = to
-		q.scores(h.keys.score(set), items, to)
+		q.values(h.keys.score(set), set.Counts(), items, to)
 		q.uniques(h.keys.uniques(set), items, func(i int, n int64) { to[i].Uniques = n })
 	}
 	fields := make([]string, len(want.Totals))
@@ -197,11 +197,11 @@ func (q *query) strings(name, key string, args []string, found func(i int, value
 
 // whole queries all entries of a set.
 func (q *query) whole(k keys, set store.Set, to map[store.Set][]store.Entry) {
-	scores := redis.NewZSliceCmd(q.ctx, "zrange", k.score(set), 0, -1, "withscores")
+	values := redis.NewZSliceCmd(q.ctx, "zrange", k.score(set), 0, -1, "withscores")
 	uniques := redis.NewMapStringIntCmd(q.ctx, "hgetall", k.uniques(set))
-	q.add(scores, nil)
+	q.add(values, nil)
 	q.add(uniques, func() error {
-		all := entries(scores.Val())
+		all := entries(set, values.Val())
 		for i := range all {
 			all[i].Uniques = uniques.Val()[all[i].Item]
 		}
@@ -227,8 +227,8 @@ func (q *query) sets(key string, to map[store.Set]store.Totals) {
 	})
 }
 
-// scores queries the score of each item; 0 without one.
-func (q *query) scores(key string, items []string, to []store.Tally) {
+// values queries the value of each item; 0 without one.
+func (q *query) values(key string, counts bool, items []string, to []store.Tally) {
 	for part := range slices.Chunk(items, chunk) {
 		dst := to
 		to = to[len(part):]
@@ -239,8 +239,8 @@ func (q *query) scores(key string, items []string, to []store.Tally) {
 		}
 		cmd := redis.NewFloatSliceCmd(q.ctx, args...)
 		q.add(cmd, func() error {
-			for i, score := range cmd.Val() {
-				dst[i].Score = score
+			for i, value := range cmd.Val() {
+				dst[i] = store.TallyOf(counts, value, 0)
 			}
 			return nil
 		})

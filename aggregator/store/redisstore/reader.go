@@ -38,7 +38,7 @@ func (s *Store) Top(ctx context.Context, set store.Set, n int) ([][]store.Entry,
 	q := &query{ctx: ctx}
 	for i, h := range s.shards {
 		cmd := redis.NewZSliceCmd(ctx, "zrevrange", h.keys.score(set), 0, n-1, "withscores")
-		q.add(cmd, func() error { top[i] = entries(cmd.Val()); return nil })
+		q.add(cmd, func() error { top[i] = entries(set, cmd.Val()); return nil })
 	}
 	if err := s.ask(q, "the top", set); err != nil {
 		return nil, err
@@ -46,10 +46,11 @@ func (s *Store) Top(ctx context.Context, set store.Set, n int) ([][]store.Entry,
 	return top, s.addUniques(ctx, set, top)
 }
 
-func entries(members []redis.Z) []store.Entry {
+func entries(set store.Set, members []redis.Z) []store.Entry {
+	counts := set.Counts()
 	e := make([]store.Entry, len(members))
 	for i, m := range members {
-		e[i] = store.Entry{Item: m.Member.(string), Score: m.Score}
+		e[i] = store.Entry{Item: m.Member.(string), Tally: store.TallyOf(counts, m.Score, 0)}
 	}
 	return e
 }
@@ -124,7 +125,7 @@ func (s *Store) Next(ctx context.Context, set store.Set, bounds [][]float64) ([]
 		for j := range bounds {
 			cmd := redis.NewZSliceCmd(ctx, "zrangebyscore", key, above(bounds[j][i]), "+inf", "withscores", "limit", 0, 1)
 			q.add(cmd, func() error {
-				if e := entries(cmd.Val()); len(e) > 0 {
+				if e := entries(set, cmd.Val()); len(e) > 0 {
 					found[i] = append(found[i], e[0])
 					next[j][i] = &found[i][len(found[i])-1]
 				}
@@ -159,6 +160,7 @@ func pick(items []string, indexes []int) []string {
 // Scores implements [store.Reader].
 func (s *Store) Scores(ctx context.Context, kind hit.Kind, set store.Set, items []string) ([]*store.Tally, error) {
 	tallies := make([]*store.Tally, len(items))
+	counts := set.Counts()
 	q := &query{ctx: ctx}
 	for n, indexes := range s.byShard(kind, set.List, items) {
 		k := s.shards[n].keys
@@ -167,8 +169,9 @@ func (s *Store) Scores(ctx context.Context, kind hit.Kind, set store.Set, items 
 			if value == "" {
 				return nil
 			}
-			score, err := strconv.ParseFloat(value, 64)
-			tallies[indexes[i]] = &store.Tally{Score: score}
+			v, err := strconv.ParseFloat(value, 64)
+			t := store.TallyOf(counts, v, 0)
+			tallies[indexes[i]] = &t
 			return err
 		})
 		q.uniques(k.uniques(set), picked, func(i int, n int64) {

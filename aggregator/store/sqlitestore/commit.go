@@ -207,7 +207,7 @@ func (w *write) scores(set store.Set, tallies map[string]store.Tally) error {
 		"ON CONFLICT (board_id, item_id) DO UPDATE SET score = excluded.score, uniques = excluded.uniques",
 		4, len(names), func(args []any, i int) []any {
 			t := tallies[names[i]]
-			return append(args, board, ids[i], t.Score, t.Uniques)
+			return append(args, board, ids[i], t.Value(), t.Uniques)
 		})
 }
 

@@ -112,7 +112,7 @@ func commitForever(path string) error {
 		c.Scores = map[store.Set]map[string]store.Tally{all: {}, seeded: {fmt.Sprint("item", n): {Score: float64(n)}}}
 		c.Totals = map[store.Set]store.Totals{all: {Views: int64(n)}}
 		for i := range 50 {
-			c.Scores[all][fmt.Sprint("item", i)] = store.Tally{Score: float64(n)}
+			c.Scores[all][fmt.Sprint("item", i)] = store.Tally{Views: int64(n)}
 			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "articles", Term: calendar.Day, Key: uint64(i)}, Value: uint32(n)})
 		}
 		if err := s.Commit(ctx, 0, c); err != nil {
@@ -179,7 +179,7 @@ func TestKill(t *testing.T) {
 		if state.Rules.Revision != n || len(have.Whole[seeded]) != 1 {
 			t.Errorf("round %d: at %d revision %d is in force, and a set that each commit begins anew has %d items", round, n, state.Rules.Revision, len(have.Whole[seeded]))
 		}
-		for _, got := range []int64{have.Memos[0], have.Memos[1], int64(have.Scores[all][0].Score), int64(have.Scores[all][1].Score), have.Totals[0].Views} {
+		for _, got := range []int64{have.Memos[0], have.Memos[1], have.Scores[all][0].Views, have.Scores[all][1].Views, have.Totals[0].Views} {
 			if got != int64(n) {
 				t.Errorf("round %d: at %d there is %+v", round, n, have)
 			}

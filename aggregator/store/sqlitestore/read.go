@@ -52,7 +52,7 @@ func (s *Store) Read(ctx context.Context, n int, want *store.Want) (*store.Have,
 			if err != nil {
 				return err
 			}
-			if have.Whole[set], err = entries(se, selectEntries, board); err != nil { // no board has the row 0
+			if have.Whole[set], err = entries(se, set, selectEntries, board); err != nil { // no board has the row 0
 				return err
 			}
 		}
@@ -96,14 +96,15 @@ func (s *Store) readTallies(se *session, shard int, set store.Set, items []strin
 	if err != nil {
 		return err
 	}
+	counts := set.Counts()
 	found := make(map[int64]store.Tally, len(ids))
 	err = se.in("SELECT item_id, score, uniques FROM entry WHERE board_id = ? AND item_id IN", []any{board}, len(ids),
 		func(i int) any { return ids[i] },
 		func(r *sql.Rows) error {
-			var id int64
-			var t store.Tally
-			err := r.Scan(&id, &t.Score, &t.Uniques)
-			found[id] = t
+			var id, uniques int64
+			var value float64
+			err := r.Scan(&id, &value, &uniques)
+			found[id] = store.TallyOf(counts, value, uniques)
 			return err
 		})
 	for i, id := range ids {

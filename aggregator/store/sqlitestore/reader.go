@@ -27,14 +27,16 @@ func findTallies(se *session, shard int, set store.Set, items []string, found fu
 	if err != nil || !ok {
 		return err
 	}
+	counts := set.Counts()
 	return se.in("SELECT name, score, uniques FROM item CROSS JOIN entry ON board_id = ? AND item_id = id "+
 		"WHERE list_id = (SELECT list_id FROM board WHERE id = ?) AND name IN", []any{board, board}, len(items),
 		func(i int) any { return items[i] },
 		func(r *sql.Rows) error {
 			var item string
-			var t store.Tally
-			err := r.Scan(&item, &t.Score, &t.Uniques)
-			found(item, t)
+			var value float64
+			var uniques int64
+			err := r.Scan(&item, &value, &uniques)
+			found(item, store.TallyOf(counts, value, uniques))
 			return err
 		})
 }
@@ -82,11 +84,14 @@ func (s *Store) read(ctx context.Context, what string, set store.Set, fn func(se
 const selectEntries = "SELECT name, score, uniques FROM entry JOIN item ON id = item_id WHERE board_id = ? "
 
 // entries reads rows of selectEntries.
-func entries(se *session, text string, args ...any) (found []store.Entry, err error) {
+func entries(se *session, set store.Set, text string, args ...any) (found []store.Entry, err error) {
+	counts := set.Counts()
 	err = se.each(text, args, func(r *sql.Rows) error {
-		var e store.Entry
-		err := r.Scan(&e.Item, &e.Score, &e.Uniques)
-		found = append(found, e)
+		var item string
+		var value float64
+		var uniques int64
+		err := r.Scan(&item, &value, &uniques)
+		found = append(found, store.Entry{Item: item, Tally: store.TallyOf(counts, value, uniques)})
 		return err
 	})
 	return found, err
@@ -107,7 +112,7 @@ func (s *Store) readBoard(ctx context.Context, what string, set store.Set, fn fu
 func (s *Store) Top(ctx context.Context, set store.Set, n int) ([][]store.Entry, error) {
 	top := make([][]store.Entry, s.shards)
 	err := s.readBoard(ctx, "the top", set, func(se *session, shard int, board int64) (err error) {
-		top[shard], err = entries(se, selectEntries+"ORDER BY score DESC, name DESC LIMIT ?", board, max(n, 0))
+		top[shard], err = entries(se, set, selectEntries+"ORDER BY score DESC, name DESC LIMIT ?", board, max(n, 0))
 		return err
 	})
 	return top, err
@@ -167,7 +172,7 @@ func (s *Store) Next(ctx context.Context, set store.Set, bounds [][]float64) ([]
 	}
 	err := s.readBoard(ctx, "the next entries", set, func(se *session, shard int, board int64) error {
 		for i := range bounds {
-			found, err := entries(se, selectEntries+"AND score > ? ORDER BY score, name LIMIT 1", board, bounds[i][shard])
+			found, err := entries(se, set, selectEntries+"AND score > ? ORDER BY score, name LIMIT 1", board, bounds[i][shard])
 			if err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ func TestFailedCommit(t *testing.T) {
 			From: store.Position{Seq: seq - 1}, To: store.Position{Seq: seq},
 			Memos:    []store.MemoValue{{Memo: store.Memo{List: "articles", Term: calendar.Day, Key: seq}, Value: uint32(seq)}},
 			Items:    map[string]map[string]store.Item{"articles": {fmt.Sprint("item", seq): {First: int64(seq)}}},
-			Scores:   map[store.Set]map[string]store.Tally{all: {fmt.Sprint("item", seq): {Score: float64(seq)}}},
+			Scores:   map[store.Set]map[string]store.Tally{all: {fmt.Sprint("item", seq): {Views: int64(seq)}}},
 			Visitors: map[store.Set][]uint64{all: {seq}},
 		})
 	}
@@ -100,7 +100,7 @@ func TestFailedCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]store.Entry{{{Item: "item2", Score: 2}, {Item: "item1", Score: 1}}}, top); diff != "" {
+	if diff := cmp.Diff([][]store.Entry{{{Item: "item2", Tally: store.Tally{Views: 2}}, {Item: "item1", Tally: store.Tally{Views: 1}}}}, top); diff != "" {
 		t.Errorf("top (-want +got):\n%s", diff)
 	}
 }

@@ -91,7 +91,11 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 			c.Items[list][names[h.item]] = rec
 			for j, set := range sets {
 				t := &have.Scores[set][at]
-				t.Score++
+				if j < 5 {
+					t.Views++
+				} else {
+					t.Score++
+				}
 				have.Totals[j].Views++
 				if have.Memos[i] == store.NoMemo {
 					t.Uniques++

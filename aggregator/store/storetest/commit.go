@@ -12,7 +12,8 @@ import (
 	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
-var board = store.Set{List: "articles", Name: "day:20261120T000000Z"}
+// counting is a set that counts hits, scored one that has scores.
+var counting, scored = store.Set{List: "articles", Name: "day:20261120T000000Z"}, store.Set{List: "articles", Name: "halflife:1h"}
 
 func testEmpty(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 2), t.Context()
@@ -23,34 +24,34 @@ func testEmpty(t *testing.T, b Backend) {
 	have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
 		Memos:  []store.Memo{{List: "articles", Term: calendar.Day, Key: 1}},
 		Items:  map[string][]string{"articles": {"a"}},
-		Scores: map[store.Set][]string{board: {"a", "b"}},
-		Totals: []store.Set{board},
+		Scores: map[store.Set][]string{scored: {"a", "b"}},
+		Totals: []store.Set{scored},
 	}))
 	equal(t, "read", have, &store.Have{
 		Whole:  map[store.Set][]store.Entry{},
 		Memos:  []int64{store.NoMemo},
 		Items:  map[string][]store.Item{"articles": {{}}},
-		Scores: map[store.Set][]store.Tally{board: {{}, {}}},
+		Scores: map[store.Set][]store.Tally{scored: {{}, {}}},
 		Totals: []store.Totals{{}},
 	})
 	have = must[*store.Have](t)(s.Read(ctx, 0, &store.Want{}))
 	equal(t, "read of nothing", len(have.Memos)+len(have.Items)+len(have.Scores)+len(have.Totals), 0)
 
-	top := must[[][]store.Entry](t)(s.Top(ctx, board, 10))
+	top := must[[][]store.Entry](t)(s.Top(ctx, scored, 10))
 	equal(t, "shards of the top", len(top), 2)
 	equal(t, "top", len(top[0])+len(top[1]), 0)
-	equal(t, "above", must[[]int64](t)(s.Above(ctx, board, [][]float64{{0, 0}})), []int64{0})
-	equal(t, "next", must[[][]*store.Entry](t)(s.Next(ctx, board, [][]float64{{0, 0}})), [][]*store.Entry{{nil, nil}})
-	equal(t, "above nothing", len(must[[]int64](t)(s.Above(ctx, board, nil))), 0)
-	equal(t, "next of nothing", len(must[[][]*store.Entry](t)(s.Next(ctx, board, nil))), 0)
-	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(0))
-	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, []string{"a", "b"})), []*store.Tally{nil, nil})
-	equal(t, "scores of nothing", len(must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, nil))), 0)
+	equal(t, "above", must[[]int64](t)(s.Above(ctx, scored, [][]float64{{0, 0}})), []int64{0})
+	equal(t, "next", must[[][]*store.Entry](t)(s.Next(ctx, scored, [][]float64{{0, 0}})), [][]*store.Entry{{nil, nil}})
+	equal(t, "above nothing", len(must[[]int64](t)(s.Above(ctx, scored, nil))), 0)
+	equal(t, "next of nothing", len(must[[][]*store.Entry](t)(s.Next(ctx, scored, nil))), 0)
+	equal(t, "size", must[int64](t)(s.Size(ctx, scored)), int64(0))
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(ctx, hit.View, scored, []string{"a", "b"})), []*store.Tally{nil, nil})
+	equal(t, "scores of nothing", len(must[[]*store.Tally](t)(s.Scores(ctx, hit.View, scored, nil))), 0)
 	equal(t, "items", must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", []string{"a"})), []*store.Item{nil})
 	equal(t, "items of nothing", len(must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", nil))), 0)
-	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{board})), [][]store.Totals{{{}, {}}})
+	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{scored})), [][]store.Totals{{{}, {}}})
 	equal(t, "totals of nothing", len(must[[][]store.Totals](t)(s.Totals(ctx, nil))), 0)
-	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, board)), int64(0))
+	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, scored)), int64(0))
 	equal(t, "losses", len(must[[]store.Loss](t)(s.Losses(ctx))), 0)
 	equal(t, "acknowledged", len(must[[]store.Loss](t)(s.Acknowledge(ctx))), 0)
 	if err := s.Ping(ctx); err != nil {
@@ -143,8 +144,8 @@ func testInForce(t *testing.T, b Backend) {
 func testConflict(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
 	w := newWriter(t, s, 0)
-	w.scores(board, map[string]float64{"a": 1})
-	w.scores(board, map[string]float64{"a": 2})
+	w.scores(scored, map[string]float64{"a": 1})
+	w.scores(scored, map[string]float64{"a": 2})
 	here := w.at
 	for _, from := range []store.Position{
 		{},
@@ -159,8 +160,8 @@ func testConflict(t *testing.T, b Backend) {
 	}
 	equal(t, "state", must[store.State](t)(s.Load(ctx, 0)), store.State{Position: here, Producers: map[string]uint64{}})
 	nothingOf(t, w, everything(store.Position{}, 5))
-	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{board: {"a"}}}).Scores[board], []store.Tally{{Score: 2}})
-	w.scores(board, map[string]float64{"a": 3}) // a conflict leaves the shard usable
+	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{scored: {"a"}}}).Scores[scored], []store.Tally{{Score: 2}})
+	w.scores(scored, map[string]float64{"a": 3}) // a conflict leaves the shard usable
 }
 
 // everything is a commit that writes every kind of value, in sets of its own.
@@ -260,11 +261,14 @@ func testConcurrentCommitters(t *testing.T, b Backend) {
 func testAllOrNothing(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
 	w := newWriter(t, s, 0)
-	w.scores(board, map[string]float64{"a": 1})
+	w.scores(scored, map[string]float64{"a": 1})
 	for _, bad := range []func(*store.Commit){
-		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.NaN()}} },
-		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(1)}} },
-		func(c *store.Commit) { c.Scores[board] = map[string]store.Tally{"a": {Score: math.Inf(-1)}} },
+		func(c *store.Commit) { c.Scores[scored] = map[string]store.Tally{"a": {Score: math.NaN()}} },
+		func(c *store.Commit) { c.Scores[scored] = map[string]store.Tally{"a": {Score: math.Inf(1)}} },
+		func(c *store.Commit) { c.Scores[scored] = map[string]store.Tally{"a": {Score: math.Inf(-1)}} },
+		func(c *store.Commit) { c.Scores[scored] = map[string]store.Tally{"a": {Views: 1}} },
+		func(c *store.Commit) { c.Scores[counting] = map[string]store.Tally{"a": {Score: 1}} },
+		func(c *store.Commit) { c.Scale = map[store.Set]int{counting: -1} },
 		func(c *store.Commit) { c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l"}}) },
 		func(c *store.Commit) {
 			c.Memos = append(c.Memos, store.MemoValue{Memo: store.Memo{List: "l", Term: calendar.Hour}})
@@ -278,7 +282,7 @@ func testAllOrNothing(t *testing.T, b Backend) {
 		}
 		nothingOf(t, w, c)
 	}
-	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{board: {"a"}}}).Scores[board], []store.Tally{{Score: 1}})
+	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{scored: {"a"}}}).Scores[scored], []store.Tally{{Score: 1}})
 }
 
 func testAbsoluteValues(t *testing.T, b Backend) {
@@ -287,7 +291,7 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 	memo := store.Memo{List: "articles", Term: calendar.Week, Start: 86400, Key: 42}
 	want := store.Want{
 		Memos: []store.Memo{memo}, Items: map[string][]string{"articles": {"a", "b"}},
-		Scores: map[store.Set][]string{board: {"a", "b"}}, Totals: []store.Set{board},
+		Scores: map[store.Set][]string{scored: {"a", "b"}}, Totals: []store.Set{scored},
 	}
 	for _, c := range []store.Commit{
 		{
@@ -295,19 +299,19 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 			Items: map[string]map[string]store.Item{"articles": {
 				"a": {First: 1, Last: 2, Published: 3, PublishedFrom: hit.FromClient, Duplicates: 4}, "b": {First: 9},
 			}},
-			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 10, Uniques: 5}, "b": {Score: -3, Uniques: 1}}},
-			Totals: map[store.Set]store.Totals{board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}},
+			Scores: map[store.Set]map[string]store.Tally{scored: {"a": {Score: 10, Uniques: 5}, "b": {Score: -3, Uniques: 1}}},
+			Totals: map[store.Set]store.Totals{scored: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}},
 		},
 		{
 			Memos:  []store.MemoValue{{Memo: memo, Value: 1}}, // the higher value must not win by itself
 			Items:  map[string]map[string]store.Item{"articles": {"a": {First: -1, Last: math.MaxInt64, Published: math.MinInt64}}},
-			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 3, Uniques: 0}}},
-			Totals: map[store.Set]store.Totals{board: {Newest: math.MaxInt64, Landmark: math.MinInt64}},
+			Scores: map[store.Set]map[string]store.Tally{scored: {"a": {Score: 3, Uniques: 0}}},
+			Totals: map[store.Set]store.Totals{scored: {Newest: math.MaxInt64, Landmark: math.MinInt64}},
 		},
 		{
 			Items:  map[string]map[string]store.Item{"articles": {"b": {}}},
-			Scores: map[store.Set]map[string]store.Tally{board: {"a": {Score: 0, Uniques: 1 << 60}, "b": {}}},
-			Totals: map[store.Set]store.Totals{board: {}},
+			Scores: map[store.Set]map[string]store.Tally{scored: {"a": {Score: 0, Uniques: 1 << 60}, "b": {}}},
+			Totals: map[store.Set]store.Totals{scored: {}},
 		},
 	} {
 		w.commit(c)
@@ -319,15 +323,15 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 			if rec, ok := c.Items["articles"][item]; ok {
 				equal(t, "item "+item, have.Items["articles"][i], rec)
 			}
-			if tally, ok := c.Scores[board][item]; ok {
-				equal(t, "score of "+item, have.Scores[board][i], tally)
+			if tally, ok := c.Scores[scored][item]; ok {
+				equal(t, "score of "+item, have.Scores[scored][i], tally)
 			}
 		}
-		equal(t, "totals", have.Totals[0], c.Totals[board])
+		equal(t, "totals", have.Totals[0], c.Totals[scored])
 	}
 	// A score of 0 is still an entry, and a record of zeros is still a record.
-	equal(t, "size", must[int64](t)(s.Size(t.Context(), board)), int64(2))
-	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(t.Context(), hit.View, board, []string{"b", "a"})),
+	equal(t, "size", must[int64](t)(s.Size(t.Context(), scored)), int64(2))
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(t.Context(), hit.View, scored, []string{"b", "a"})),
 		[]*store.Tally{{}, {Uniques: 1 << 60}})
 	equal(t, "items", must[[]*store.Item](t)(s.Items(t.Context(), hit.View, "articles", []string{"b", "x"})), []*store.Item{{}, nil})
 }
@@ -335,13 +339,13 @@ func testAbsoluteValues(t *testing.T, b Backend) {
 func testReadOrder(t *testing.T, b Backend) {
 	s := b.open(t, 1)
 	w := newWriter(t, s, 0)
-	c := store.Commit{Items: map[string]map[string]store.Item{"articles": {}}, Scores: map[store.Set]map[string]store.Tally{board: {}}}
+	c := store.Commit{Items: map[string]map[string]store.Item{"articles": {}}, Scores: map[store.Set]map[string]store.Tally{scored: {}}}
 	var want store.Want
 	var asked []string
 	for i := range 300 {
 		item := fmt.Sprint("item", i)
 		c.Items["articles"][item] = store.Item{First: int64(i) + 1}
-		c.Scores[board][item] = store.Tally{Score: float64(i) + 1, Uniques: int64(i)}
+		c.Scores[scored][item] = store.Tally{Score: float64(i) + 1, Uniques: int64(i)}
 		memo := store.Memo{List: "articles", Term: calendar.Day, Start: int64(i%3) * 86400, Key: uint64(i)}
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(i)})
 		// Backwards, each twice, with strangers in between.
@@ -352,11 +356,11 @@ func testReadOrder(t *testing.T, b Backend) {
 	}
 	w.commit(c)
 	want.Items = map[string][]string{"articles": asked}
-	want.Scores = map[store.Set][]string{board: asked}
+	want.Scores = map[store.Set][]string{scored: asked}
 	have := w.read(want)
 	for i, item := range asked {
 		equal(t, item, have.Items["articles"][i], c.Items["articles"][item])
-		equal(t, item, have.Scores[board][i], c.Scores[board][item])
+		equal(t, item, have.Scores[scored][i], c.Scores[scored][item])
 		value := int64(store.NoMemo)
 		if item != "stranger" {
 			value = int64(want.Memos[i].Key)
@@ -374,9 +378,9 @@ func testShardsAreApart(t *testing.T, b Backend) {
 		item := itemIn("articles", shard, shards, 0)
 		tally := store.Tally{Score: float64(shard), Uniques: int64(shard)}
 		all[item] = tally
-		c.Scores[board] = map[string]store.Tally{item: tally}
+		c.Scores[scored] = map[string]store.Tally{item: tally}
 		c.Items["articles"] = map[string]store.Item{item: {First: int64(shard) + 1}}
-		c.Totals[board] = store.Totals{Views: int64(shard)}
+		c.Totals[scored] = store.Totals{Views: int64(shard)}
 		if err := s.Commit(ctx, shard, c); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +398,7 @@ func testShardsAreApart(t *testing.T, b Backend) {
 	for item := range maps.Keys(all) {
 		items = append(items, item, "stranger")
 	}
-	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, items))
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, scored, items))
 	records := must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", items))
 	for i, item := range items {
 		if item == "stranger" {
@@ -405,9 +409,9 @@ func testShardsAreApart(t *testing.T, b Backend) {
 		equal(t, item, *tallies[i], all[item])
 		equal(t, item, records[i].First, all[item].Uniques+1)
 	}
-	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{{List: "x"}, board}))[1],
+	equal(t, "totals", must[[][]store.Totals](t)(s.Totals(ctx, []store.Set{{List: "x"}, scored}))[1],
 		[]store.Totals{{}, {Views: 1}, {Views: 2}, {Views: 3}})
-	equal(t, "size", must[int64](t)(s.Size(ctx, board)), int64(shards))
+	equal(t, "size", must[int64](t)(s.Size(ctx, scored)), int64(shards))
 }
 
 // testShardOfVotes looks for the options of a list of votes in the list's shard,
@@ -422,7 +426,7 @@ func testShardOfVotes(t *testing.T, b Backend) {
 	for i := range options {
 		options[i] = itemIn(list, i, shards, 0)
 		c.Items[list][options[i]] = store.Item{First: int64(i) + 1}
-		c.Scores[set][options[i]] = store.Tally{Score: float64(i)}
+		c.Scores[set][options[i]] = store.Tally{Views: int64(i)}
 	}
 	newWriter(t, s, own).commit(c)
 	for _, kind := range []hit.Kind{hit.Vote, hit.View} {
@@ -430,7 +434,7 @@ func testShardOfVotes(t *testing.T, b Backend) {
 		records := must[[]*store.Item](t)(s.Items(ctx, kind, list, options))
 		for i := range options {
 			there := kind == hit.Vote || i == own
-			equal(t, "tally", tallies[i] != nil && tallies[i].Score == float64(i), there)
+			equal(t, "tally", tallies[i] != nil && tallies[i].Views == int64(i), there)
 			equal(t, "record", records[i] != nil && records[i].First == int64(i)+1, there)
 		}
 	}
@@ -449,10 +453,10 @@ func testUnknownShard(t *testing.T, b Backend) {
 			t.Errorf("shard %d was written", shard)
 		}
 	}
-	if _, err := s.Above(ctx, board, [][]float64{{0, 0}, {0}}); err == nil {
+	if _, err := s.Above(ctx, scored, [][]float64{{0, 0}, {0}}); err == nil {
 		t.Error("one bound was taken for two shards")
 	}
-	if _, err := s.Next(ctx, board, [][]float64{{0, 0, 0}}); err == nil {
+	if _, err := s.Next(ctx, scored, [][]float64{{0, 0, 0}}); err == nil {
 		t.Error("three bounds were taken for two shards")
 	}
 }

@@ -113,7 +113,7 @@ func testManyEntries(t *testing.T, b Backend) {
 	c := store.Commit{
 		Producers: map[string]uint64{},
 		Items:     map[string]map[string]store.Item{"articles": {}},
-		Scores:    map[store.Set]map[string]store.Tally{board: {}, other: {}},
+		Scores:    map[store.Set]map[string]store.Tally{scored: {}, other: {}},
 		Totals:    map[store.Set]store.Totals{},
 		Visitors:  map[store.Set][]uint64{},
 	}
@@ -123,12 +123,12 @@ func testManyEntries(t *testing.T, b Backend) {
 		item := fmt.Sprint("item", i)
 		items = append(items, item)
 		c.Items["articles"][item] = store.Item{First: int64(i)}
-		c.Scores[board][item] = store.Tally{Score: float64(i), Uniques: int64(i)}
+		c.Scores[scored][item] = store.Tally{Score: float64(i), Uniques: int64(i)}
 		c.Scores[other][item] = store.Tally{Score: float64(-i)}
 		memo := store.Memo{List: "articles", Term: calendar.Day, Start: 86400, Key: uint64(i) * 0x9e3779b97f4a7c15}
 		c.Memos = append(c.Memos, store.MemoValue{Memo: memo, Value: uint32(i)})
 		want.Memos = append(want.Memos, memo)
-		c.Visitors[board] = append(c.Visitors[board], memo.Key)
+		c.Visitors[scored] = append(c.Visitors[scored], memo.Key)
 		if i < 500 {
 			set := store.Set{List: "articles", Name: fmt.Sprint("set", i)}
 			c.Totals[set] = store.Totals{Views: int64(i)}
@@ -137,12 +137,12 @@ func testManyEntries(t *testing.T, b Backend) {
 		}
 	}
 	want.Items["articles"] = items
-	want.Scores[board], want.Scores[other] = items, items
+	want.Scores[scored], want.Scores[other] = items, items
 	w.commit(c)
 	have := w.read(want)
 	for i, item := range items {
 		if have.Memos[i] != int64(i) || have.Items["articles"][i] != c.Items["articles"][item] ||
-			have.Scores[board][i] != c.Scores[board][item] || have.Scores[other][i] != c.Scores[other][item] {
+			have.Scores[scored][i] != c.Scores[scored][item] || have.Scores[other][i] != c.Scores[other][item] {
 			t.Fatalf("item %d is not as it was written", i)
 		}
 	}
@@ -151,28 +151,28 @@ func testManyEntries(t *testing.T, b Backend) {
 	}
 	equal(t, "producers", must[store.State](t)(s.Load(ctx, 0)).Producers, c.Producers)
 	equal(t, "size", must[int64](t)(s.Size(ctx, other)), int64(n))
-	top := must[[][]store.Entry](t)(s.Top(ctx, board, n))[0]
+	top := must[[][]store.Entry](t)(s.Top(ctx, scored, n))[0]
 	equal(t, "length of the top", len(top), n)
 	for i, e := range top {
 		if want := int64(n - 1 - i); e.Score != float64(want) || e.Uniques != want {
 			t.Fatalf("place %d is %+v", i, e)
 		}
 	}
-	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, items))
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, scored, items))
 	records := must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", items))
 	for i := range items {
 		if tallies[i] == nil || tallies[i].Uniques != int64(i) || records[i] == nil || records[i].First != int64(i) {
 			t.Fatalf("item %d is not as it was written", i)
 		}
 	}
-	whole := w.read(store.Want{Whole: []store.Set{board, other}}).Whole
-	equal(t, "entries", [2]int{len(whole[board]), len(whole[other])}, [2]int{n, n})
-	for _, e := range whole[board] {
-		if e != (store.Entry{Item: e.Item, Score: c.Scores[board][e.Item].Score, Uniques: c.Scores[board][e.Item].Uniques}) {
+	whole := w.read(store.Want{Whole: []store.Set{scored, other}}).Whole
+	equal(t, "entries", [2]int{len(whole[scored]), len(whole[other])}, [2]int{n, n})
+	for _, e := range whole[scored] {
+		if e != (store.Entry{Item: e.Item, Tally: c.Scores[scored][e.Item]}) {
 			t.Fatalf("%+v is not as it was written", e)
 		}
 	}
 	equal(t, "sets", len(w.read(store.Want{Sets: true}).Sets), 499) // one has only zeros
-	w.commit(store.Commit{Drop: []store.Set{board, other}})
-	equal(t, "size after the drop", must[int64](t)(s.Size(ctx, board)), int64(0))
+	w.commit(store.Commit{Drop: []store.Set{scored, other}})
+	equal(t, "size after the drop", must[int64](t)(s.Size(ctx, scored)), int64(0))
 }

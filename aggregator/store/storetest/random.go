@@ -58,7 +58,7 @@ func newTwin(t *testing.T, s, model store.Store, check int) *twin {
 	return &twin{
 		t: t, s: s, model: model,
 		lists: []string{articles, polls},
-		sets:  []store.Set{{List: articles, Name: "all"}, {List: articles, Name: "hour:1"}, {List: polls, Name: "all"}},
+		sets:  []store.Set{{List: articles, Name: "all"}, {List: articles, Name: "hour:1"}, {List: articles, Name: "halflife:24h"}, {List: polls, Name: "all"}},
 		edges: []string{fmt.Sprint("a", check), fmt.Sprint("b", check)},
 	}
 }
@@ -135,7 +135,11 @@ func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 	for _, set := range p.sets {
 		if rapid.Bool().Draw(rt, "write "+set.Name) {
 			c.Scores[set] = rapid.MapOfN(p.itemsIn(set.List, shard), rapid.Custom(func(rt *rapid.T) store.Tally {
-				return store.Tally{Score: finite.Draw(rt, "score"), Uniques: rapid.Int64Range(0, 3).Draw(rt, "uniques")}
+				uniques := rapid.Int64Range(0, 3).Draw(rt, "uniques")
+				if set.Counts() {
+					return store.Tally{Views: rapid.Int64Range(0, 1<<53).Draw(rt, "views"), Uniques: uniques}
+				}
+				return store.Tally{Score: finite.Draw(rt, "score"), Uniques: uniques}
 			}), 0, 6).Draw(rt, "scores")
 			c.Totals[set] = store.Totals{
 				Views: rapid.Int64().Draw(rt, "views"), Uniques: rapid.Int64().Draw(rt, "uniques"), Duplicates: rapid.Int64().Draw(rt, "duplicates"),
@@ -147,7 +151,9 @@ func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 		case 0:
 			c.Drop = append(c.Drop, set)
 		case 1:
-			c.Scale[set] = -rapid.IntRange(1, 40).Draw(rt, "exponent")
+			if !set.Counts() {
+				c.Scale[set] = -rapid.IntRange(1, 40).Draw(rt, "exponent")
+			}
 		}
 	}
 	return c

@@ -16,33 +16,33 @@ import (
 
 func testTop(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 2), t.Context()
-	newWriter(t, s, 0).commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{board: {
+	newWriter(t, s, 0).commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{scored: {
 		"a": {Score: 1, Uniques: 1}, "B": {Score: 1}, "é": {Score: 1}, "z": {Score: 1, Uniques: 4}, "aa": {Score: 1},
 		"low": {Score: -7}, "high": {Score: 1e18, Uniques: 2}, "zero": {Score: 0}, "fraction": {Score: 0.125},
 	}}})
-	newWriter(t, s, 1).scores(board, map[string]float64{"other": 2})
+	newWriter(t, s, 1).scores(scored, map[string]float64{"other": 2})
 	order := []store.Entry{
-		{Item: "high", Score: 1e18, Uniques: 2},
-		{Item: "é", Score: 1}, {Item: "z", Score: 1, Uniques: 4}, {Item: "aa", Score: 1}, {Item: "a", Score: 1, Uniques: 1}, {Item: "B", Score: 1},
-		{Item: "fraction", Score: 0.125}, {Item: "zero"}, {Item: "low", Score: -7},
+		{Item: "high", Tally: store.Tally{Score: 1e18, Uniques: 2}},
+		{Item: "é", Tally: store.Tally{Score: 1}}, {Item: "z", Tally: store.Tally{Score: 1, Uniques: 4}}, {Item: "aa", Tally: store.Tally{Score: 1}}, {Item: "a", Tally: store.Tally{Score: 1, Uniques: 1}}, {Item: "B", Tally: store.Tally{Score: 1}},
+		{Item: "fraction", Tally: store.Tally{Score: 0.125}}, {Item: "zero"}, {Item: "low", Tally: store.Tally{Score: -7}},
 	}
 	for _, n := range []int{1, 3, 8, 9, 10, 1000} {
-		top := must[[][]store.Entry](t)(s.Top(ctx, board, n))
-		equal(t, fmt.Sprint("top ", n), top, [][]store.Entry{order[:min(n, len(order))], {{Item: "other", Score: 2}}})
+		top := must[[][]store.Entry](t)(s.Top(ctx, scored, n))
+		equal(t, fmt.Sprint("top ", n), top, [][]store.Entry{order[:min(n, len(order))], {{Item: "other", Tally: store.Tally{Score: 2}}}})
 	}
-	none := must[[][]store.Entry](t)(s.Top(ctx, board, 0))
+	none := must[[][]store.Entry](t)(s.Top(ctx, scored, 0))
 	equal(t, "top 0", len(none) == 2 && len(none[0])+len(none[1]) == 0, true)
 }
 
 func testAboveAndNext(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 2), t.Context()
-	newWriter(t, s, 0).commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{board: {
+	newWriter(t, s, 0).commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{scored: {
 		"a": {Score: 1}, "b": {Score: 2, Uniques: 3}, "c": {Score: 2, Uniques: 4}, "d": {Score: 3}, "e": {Score: -1.5},
 	}}})
-	newWriter(t, s, 1).scores(board, map[string]float64{"x": 1e-300, "y": 1e300})
+	newWriter(t, s, 1).scores(scored, map[string]float64{"x": 1e-300, "y": 1e300})
 	inf := math.Inf(1)
 	entry := func(item string, score float64, uniques int64) *store.Entry {
-		return &store.Entry{Item: item, Score: score, Uniques: uniques}
+		return &store.Entry{Item: item, Tally: store.Tally{Score: score, Uniques: uniques}}
 	}
 	var (
 		bounds [][]float64
@@ -61,12 +61,30 @@ func testAboveAndNext(t *testing.T, b Backend) {
 		{[]float64{math.Nextafter(2, 0), math.Nextafter(1e-300, 0)}, 5, []*store.Entry{entry("b", 2, 3), entry("x", 1e-300, 0)}},
 		{[]float64{3, 1e300}, 0, []*store.Entry{nil, nil}},
 	} {
-		equal(t, fmt.Sprint("above ", tt.bounds), must[[]int64](t)(s.Above(ctx, board, [][]float64{tt.bounds})), []int64{tt.above})
-		equal(t, fmt.Sprint("next ", tt.bounds), must[[][]*store.Entry](t)(s.Next(ctx, board, [][]float64{tt.bounds})), [][]*store.Entry{tt.next})
+		equal(t, fmt.Sprint("above ", tt.bounds), must[[]int64](t)(s.Above(ctx, scored, [][]float64{tt.bounds})), []int64{tt.above})
+		equal(t, fmt.Sprint("next ", tt.bounds), must[[][]*store.Entry](t)(s.Next(ctx, scored, [][]float64{tt.bounds})), [][]*store.Entry{tt.next})
 		bounds, above, next = append(bounds, tt.bounds), append(above, tt.above), append(next, tt.next)
 	}
-	equal(t, "above all bounds", must[[]int64](t)(s.Above(ctx, board, bounds)), above)
-	equal(t, "next of all bounds", must[[][]*store.Entry](t)(s.Next(ctx, board, bounds)), next)
+	equal(t, "above all bounds", must[[]int64](t)(s.Above(ctx, scored, bounds)), above)
+	equal(t, "next of all bounds", must[[][]*store.Entry](t)(s.Next(ctx, scored, bounds)), next)
+}
+
+// testViews reads a set that counts hits in every way.
+func testViews(t *testing.T, b Backend) {
+	s, ctx := b.open(t, 1), t.Context()
+	w := newWriter(t, s, 0)
+	tallies := map[string]store.Tally{"a": {Views: 1 << 53, Uniques: 3}, "b": {Views: 7}, "c": {}}
+	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{counting: tallies}})
+	a, b2, c := store.Entry{Item: "a", Tally: tallies["a"]}, store.Entry{Item: "b", Tally: tallies["b"]}, store.Entry{Item: "c"}
+
+	have := w.read(store.Want{Scores: map[store.Set][]string{counting: {"b", "missing", "a"}}, Whole: []store.Set{counting}})
+	equal(t, "read", have.Scores[counting], []store.Tally{tallies["b"], {}, tallies["a"]})
+	slices.SortFunc(have.Whole[counting], func(a, b store.Entry) int { return strings.Compare(a.Item, b.Item) })
+	equal(t, "whole", have.Whole[counting], []store.Entry{a, b2, c})
+	equal(t, "top", must[[][]store.Entry](t)(s.Top(ctx, counting, 9)), [][]store.Entry{{a, b2, c}})
+	equal(t, "scores", must[[]*store.Tally](t)(s.Scores(ctx, hit.View, counting, []string{"c", "a", "missing"})), []*store.Tally{{}, &a.Tally, nil})
+	equal(t, "above", must[[]int64](t)(s.Above(ctx, counting, [][]float64{{0}, {7}})), []int64{2, 1})
+	equal(t, "next", must[[][]*store.Entry](t)(s.Next(ctx, counting, [][]float64{{0}, {7}})), [][]*store.Entry{{&b2}, {&a}})
 }
 
 // testIDs writes every kind of id that hit.ValidID allows, and names that would
@@ -99,7 +117,7 @@ func testIDs(t *testing.T, b Backend) {
 			if c.Scores[set] == nil {
 				c.Scores[set] = map[string]store.Tally{}
 			}
-			c.Scores[set][id] = store.Tally{Score: float64(n), Uniques: n}
+			c.Scores[set][id] = store.Tally{Views: n, Uniques: n}
 			want.Scores[set] = ids
 		}
 		memo := store.Memo{List: list, Term: calendar.Day, Key: 7}
@@ -131,7 +149,7 @@ func testIDs(t *testing.T, b Backend) {
 		top := must[[][]store.Entry](t)(s.Top(ctx, set, 1000))[0]
 		equal(t, fmt.Sprintf("entries of %+v", set), len(top), len(c.Scores[set]))
 		for _, e := range top {
-			if !utf8.ValidString(e.Item) || c.Scores[set][e.Item].Score != e.Score {
+			if !utf8.ValidString(e.Item) || c.Scores[set][e.Item] != e.Tally {
 				t.Errorf("%+v holds %+v", set, e)
 			}
 		}
@@ -169,15 +187,15 @@ func testFloats(t *testing.T, b Backend) {
 		scores[item] = f
 		items = append(items, item)
 	}
-	w.scores(board, scores)
-	have := w.read(store.Want{Scores: map[store.Set][]string{board: items}}).Scores[board]
-	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, board, items))
+	w.scores(scored, scores)
+	have := w.read(store.Want{Scores: map[store.Set][]string{scored: items}}).Scores[scored]
+	tallies := must[[]*store.Tally](t)(s.Scores(ctx, hit.View, scored, items))
 	for i, item := range items {
 		if have[i].Score != scores[item] || tallies[i].Score != scores[item] {
 			t.Errorf("wrote %x, Read returns %x, Scores %x", scores[item], have[i].Score, tallies[i].Score)
 		}
 	}
-	top := must[[][]store.Entry](t)(s.Top(ctx, board, 1000))[0]
+	top := must[[][]store.Entry](t)(s.Top(ctx, scored, 1000))[0]
 	for i, e := range top {
 		if e.Score != scores[e.Item] {
 			t.Errorf("wrote %x, Top returns %x", scores[e.Item], e.Score)
@@ -185,7 +203,7 @@ func testFloats(t *testing.T, b Backend) {
 		if i > 0 && e.Score > top[i-1].Score {
 			t.Errorf("%g comes after %g", e.Score, top[i-1].Score)
 		}
-		if next := must[[][]*store.Entry](t)(s.Next(ctx, board, [][]float64{{e.Score}}))[0][0]; i > 0 && next == nil {
+		if next := must[[][]*store.Entry](t)(s.Next(ctx, scored, [][]float64{{e.Score}}))[0][0]; i > 0 && next == nil {
 			t.Errorf("nothing above %g", e.Score)
 		}
 	}
@@ -206,13 +224,13 @@ func testScale(t *testing.T, b Backend) {
 		items = append(items, item)
 	}
 	missing := store.Set{List: "articles", Name: "missing"}
-	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{board: scores, other: {"a": {Score: 3, Uniques: 1}}}})
-	w.commit(store.Commit{Scale: map[store.Set]int{board: -512, missing: -5}})
-	have := w.read(store.Want{Scores: map[store.Set][]string{board: items, other: {"a"}}})
+	w.commit(store.Commit{Scores: map[store.Set]map[string]store.Tally{scored: scores, other: {"a": {Score: 3, Uniques: 1}}}})
+	w.commit(store.Commit{Scale: map[store.Set]int{scored: -512, missing: -5}})
+	have := w.read(store.Want{Scores: map[store.Set][]string{scored: items, other: {"a"}}})
 	for i, item := range items {
 		want := store.Tally{Score: math.Ldexp(scores[item].Score, -512), Uniques: scores[item].Uniques}
-		if have.Scores[board][i] != want {
-			t.Errorf("%x scaled by 2^-512 is %+v, want %+v", scores[item].Score, have.Scores[board][i], want)
+		if have.Scores[scored][i] != want {
+			t.Errorf("%x scaled by 2^-512 is %+v, want %+v", scores[item].Score, have.Scores[scored][i], want)
 		}
 	}
 	equal(t, "another set", have.Scores[other], []store.Tally{{Score: 3, Uniques: 1}})
@@ -232,7 +250,7 @@ func testScale(t *testing.T, b Backend) {
 		[]store.Tally{{Uniques: 1}, {}, {Score: math.Ldexp(1e300, -1100)}})
 	w.commit(store.Commit{Scale: map[store.Set]int{other: -1_000_000}})
 	equal(t, "scaled to nothing", must[[][]store.Entry](t)(s.Top(ctx, other, 9))[0],
-		[]store.Entry{{Item: "c"}, {Item: "b"}, {Item: "a", Uniques: 1}})
+		[]store.Entry{{Item: "c"}, {Item: "b"}, {Item: "a", Tally: store.Tally{Uniques: 1}}})
 }
 
 // testWhole reads whole sets and the list of sets of one shard.
@@ -242,36 +260,36 @@ func testWhole(t *testing.T, b Backend) {
 	w, other := newWriter(t, s, 0), newWriter(t, s, 1)
 	w.commit(store.Commit{
 		Scores: map[store.Set]map[string]store.Tally{
-			board: {"a": {Score: 1.5, Uniques: 2}, "b": {}, "c\x00\n:": {Score: -1e300}},
-			sums:  {"a": {Score: 1}}, // without totals
-			odd:   {"a": {Score: 2}},
+			scored: {"a": {Score: 1.5, Uniques: 2}, "b": {}, "c\x00\n:": {Score: -1e300}},
+			sums:   {"a": {Score: 1}}, // without totals
+			odd:    {"a": {Views: 2}},
 		},
 		Totals: map[store.Set]store.Totals{
-			board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}, odd: {Landmark: -1}, {List: "x", Name: "zeros"}: {},
+			scored: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}, odd: {Landmark: -1}, {List: "x", Name: "zeros"}: {},
 		},
 	})
 	other.commit(store.Commit{
-		Scores: map[store.Set]map[string]store.Tally{board: {"x": {Score: 9}}},
+		Scores: map[store.Set]map[string]store.Tally{scored: {"x": {Score: 9}}},
 		Totals: map[store.Set]store.Totals{{List: "other", Name: "all"}: {Views: 1}},
 	})
 	missing := store.Set{List: "articles", Name: "missing"}
-	have := w.read(store.Want{Whole: []store.Set{board, missing, odd}, Sets: true})
-	slices.SortFunc(have.Whole[board], func(a, b store.Entry) int { return strings.Compare(a.Item, b.Item) })
-	equal(t, "whole", have.Whole[board], []store.Entry{{Item: "a", Score: 1.5, Uniques: 2}, {Item: "b"}, {Item: "c\x00\n:", Score: -1e300}})
-	equal(t, "a set of an odd name", have.Whole[odd], []store.Entry{{Item: "a", Score: 2}})
+	have := w.read(store.Want{Whole: []store.Set{scored, missing, odd}, Sets: true})
+	slices.SortFunc(have.Whole[scored], func(a, b store.Entry) int { return strings.Compare(a.Item, b.Item) })
+	equal(t, "whole", have.Whole[scored], []store.Entry{{Item: "a", Tally: store.Tally{Score: 1.5, Uniques: 2}}, {Item: "b"}, {Item: "c\x00\n:", Tally: store.Tally{Score: -1e300}}})
+	equal(t, "a set of an odd name", have.Whole[odd], []store.Entry{{Item: "a", Tally: store.Tally{Views: 2}}})
 	equal(t, "a missing set", len(have.Whole[missing]), 0)
-	equal(t, "sets", have.Sets, map[store.Set]store.Totals{board: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}, odd: {Landmark: -1}})
+	equal(t, "sets", have.Sets, map[store.Set]store.Totals{scored: {Views: 1, Uniques: 2, Duplicates: 3, Newest: 4, Landmark: 5}, odd: {Landmark: -1}})
 
-	w.commit(store.Commit{Drop: []store.Set{board}})
-	have = w.read(store.Want{Whole: []store.Set{board}, Sets: true})
-	equal(t, "a dropped set", len(have.Whole[board]), 0)
+	w.commit(store.Commit{Drop: []store.Set{scored}})
+	have = w.read(store.Want{Whole: []store.Set{scored}, Sets: true})
+	equal(t, "a dropped set", len(have.Whole[scored]), 0)
 	equal(t, "sets without it", have.Sets, map[store.Set]store.Totals{odd: {Landmark: -1}})
 }
 
 func testDrop(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 1), t.Context()
 	w := newWriter(t, s, 0)
-	kept := store.Set{List: "articles", Name: "all"}
+	kept := store.Set{List: "articles", Name: "published"}
 	full := func(sets ...store.Set) store.Commit {
 		c := store.Commit{
 			Scores: map[store.Set]map[string]store.Tally{}, Totals: map[store.Set]store.Totals{}, Visitors: map[store.Set][]uint64{},
@@ -297,25 +315,25 @@ func testDrop(t *testing.T, b Backend) {
 		equal(t, set.Name, have.Totals, want.Totals)
 		equal(t, "visitors of "+set.Name, must[int64](t)(s.Visitors(ctx, set)), visitors)
 	}
-	w.commit(full(board, kept))
-	check(board, true)
-	w.commit(store.Commit{Drop: []store.Set{board, {List: "articles", Name: "never written"}}})
-	check(board, false)
+	w.commit(full(scored, kept))
+	check(scored, true)
+	w.commit(store.Commit{Drop: []store.Set{scored, {List: "articles", Name: "never written"}}})
+	check(scored, false)
 	check(kept, true)
 	equal(t, "item", must[[]*store.Item](t)(s.Items(ctx, hit.View, "articles", []string{"a"}))[0], &store.Item{First: 1})
 
-	w.commit(full(board)) // it can come back
-	check(board, true)
+	w.commit(full(scored)) // it can come back
+	check(scored, true)
 	// Dropped and written at once: it begins anew.
-	c := full(board)
-	c.Drop = []store.Set{board}
-	c.Scores[board] = map[string]store.Tally{"b": {Score: 7}}
-	c.Totals[board] = store.Totals{Views: 7}
-	c.Visitors[board] = []uint64{9}
+	c := full(scored)
+	c.Drop = []store.Set{scored}
+	c.Scores[scored] = map[string]store.Tally{"b": {Score: 7}}
+	c.Totals[scored] = store.Totals{Views: 7}
+	c.Visitors[scored] = []uint64{9}
 	w.commit(c)
-	have := w.read(store.Want{Whole: []store.Set{board}, Totals: []store.Set{board}})
-	equal(t, "whole", have.Whole[board], []store.Entry{{Item: "b", Score: 7}})
+	have := w.read(store.Want{Whole: []store.Set{scored}, Totals: []store.Set{scored}})
+	equal(t, "whole", have.Whole[scored], []store.Entry{{Item: "b", Tally: store.Tally{Score: 7}}})
 	equal(t, "totals", have.Totals, []store.Totals{{Views: 7}})
-	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, board)), int64(1))
+	equal(t, "visitors", must[int64](t)(s.Visitors(ctx, scored)), int64(1))
 	check(kept, true)
 }

@@ -44,6 +44,7 @@ func Run(t *testing.T, b Backend) {
 		{"UnknownShard", testUnknownShard},
 		{"Top", testTop},
 		{"AboveAndNext", testAboveAndNext},
+		{"Views", testViews},
 		{"IDs", testIDs},
 		{"Floats", testFloats},
 		{"Scale", testScale},

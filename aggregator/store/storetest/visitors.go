@@ -70,7 +70,7 @@ func testReopen(t *testing.T, b Backend) {
 	for i := range int64(5) {
 		w.commit(*everything(store.Position{}, i))
 	}
-	w.scores(board, map[string]float64{"a": 1.5})
+	w.scores(scored, map[string]float64{"a": 1.5})
 	before := must[store.State](t)(s.Load(ctx, 1))
 
 	s = b.Reopen(t, s)
@@ -83,14 +83,14 @@ func testReopen(t *testing.T, b Backend) {
 	have := w.read(store.Want{
 		Memos:  []store.Memo{everyMemo(1), everyMemo(2)},
 		Items:  map[string][]string{"everything": {"item"}},
-		Scores: map[store.Set][]string{board: {"a"}, set: {"item"}},
+		Scores: map[store.Set][]string{scored: {"a"}, set: {"item"}},
 		Totals: []store.Set{set},
 	})
 	equal(t, "what was written", have, &store.Have{
 		Position: w.at,
 		Memos:    []int64{4, store.NoMemo},
 		Items:    map[string][]store.Item{"everything": {{First: 4, Last: 4}}},
-		Scores:   map[store.Set][]store.Tally{board: {{Score: 1.5}}, set: {{Score: 4, Uniques: 4}}},
+		Scores:   map[store.Set][]store.Tally{scored: {{Score: 1.5}}, set: {{Score: 4, Uniques: 4}}},
 		Totals:   []store.Totals{{Views: 4}},
 		Whole:    map[store.Set][]store.Entry{},
 	})
