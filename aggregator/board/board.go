@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/store"
@@ -123,22 +124,28 @@ func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
 	if at.IsZero() {
 		at = now
 	}
-	out := &Board{List: l.Name, Period: q.Period, GeneratedAt: now, Items: []Row{}}
-	n := q.Offset + q.Limit
-	var rows []Row
-	var err error
+	out := &Board{List: l.Name, Period: q.Period, GeneratedAt: now}
+	var rows iter.Seq2[Row, error]
+	sc, err := b.unscaled(), error(nil)
 	if q.Period == Hot {
-		rows, err = b.hot(ctx, l, at, n)
+		rows, sc, err = b.hot(ctx, l, at, q.Offset+q.Limit)
 	} else {
-		rows, err = b.period(ctx, l, out, at, n)
+		rows, err = b.period(ctx, l, out, at, q.Offset+q.Limit)
+	}
+	if err == nil {
+		out.Items, err = page(rows, q.Offset, q.Limit)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading board %s of list %s: %w", q.Period, l.Name, err)
 	}
-	out.Items = append(out.Items, rows[min(q.Offset, len(rows)):]...)
-	if q.Period != Hot && out.From != nil {
-		if err := b.move(ctx, l, calendar.Period(q.Period), *out.From, out.Items); err != nil {
+	sc.show(out.Items)
+	if out.From != nil {
+		before, err := b.before(ctx, l, calendar.Period(q.Period), *out.From, idsOf(out.Items, rowID))
+		if err != nil {
 			return nil, fmt.Errorf("comparing board %s of list %s with the period before: %w", q.Period, l.Name, err)
+		}
+		for i, previous := range before {
+			out.Items[i].Movement = moved(out.Items[i].Rank, previous)
 		}
 	}
 	if q.Explain && q.Period == Hot {
@@ -149,9 +156,9 @@ func (b *Boards) Board(ctx context.Context, q Query) (*Board, error) {
 	return out, nil
 }
 
-// period returns the first n rows of the board of the period at an instant, and
-// sets the period's bounds in out.
-func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at time.Time, n int) ([]Row, error) {
+// period returns the board of the period at an instant, of which the caller needs n
+// rows at least, and sets the period's bounds in out.
+func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at time.Time, n int) (iter.Seq2[Row, error], error) {
 	p := calendar.Period(out.Period)
 	if !l.Keeps(p) {
 		return nil, fmt.Errorf("%w: list %s keeps %v", ErrNotKept, l.Name, l.Boards)
@@ -167,16 +174,7 @@ func (b *Boards) period(ctx context.Context, l *ruleset.List, out *Board, at tim
 			return nil, fmt.Errorf("%w: the oldest %s of list %s begins at %s", ErrNotKept, p, l.Name, kept.Format(time.RFC3339))
 		}
 	}
-	entries, err := b.top(ctx, store.PeriodSet(l.Name, p, start), n)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]Row, len(entries))
-	for i, e := range entries {
-		rows[i] = Row{ID: e.Item, Score: float64(e.Views), Views: e.Views, Uniques: e.Uniques}
-	}
-	rank(rows)
-	return rows, nil
+	return rank(ranked(n, n, b.counted(ctx, store.PeriodSet(l.Name, p, start)))), nil
 }
 
 // keptFrom returns the beginning of the oldest kept period, counted back from the
@@ -190,33 +188,32 @@ func (b *Boards) keptFrom(ctx context.Context, l *ruleset.List, p calendar.Perio
 	return p.Add(newest, -l.Keep[p], l.Location()), nil
 }
 
-// move fills in each row's movement since the period before the one that begins at
-// start.
-func (b *Boards) move(ctx context.Context, l *ruleset.List, p calendar.Period, start time.Time, rows []Row) error {
-	if len(rows) == 0 {
-		return nil
+// before returns the standing of each item in the period before the one that begins
+// at start; none at all if that period has no board.
+func (b *Boards) before(ctx context.Context, l *ruleset.List, p calendar.Period, start time.Time, ids []string) ([]*Standing, error) {
+	if p == calendar.All || len(ids) == 0 {
+		return nil, nil
 	}
 	previous := p.Add(start, -1, l.Location())
 	if kept, err := b.keptFrom(ctx, l, p); err != nil || previous.Before(kept) {
-		return err // some shards have dropped it
+		return nil, err // some shards have dropped it
 	}
 	set := store.PeriodSet(l.Name, p, previous)
-	size, err := b.store.Size(ctx, set)
-	if err != nil || size == 0 {
-		return err
+	if size, err := b.store.Size(ctx, set); err != nil || size == 0 {
+		return nil, err
 	}
-	ids := make([]string, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
+	return b.standings(ctx, l, set, ids)
+}
+
+func rowID(r *Row) string { return r.ID }
+
+// idsOf returns the ids of rows or items.
+func idsOf[T any](of []T, id func(*T) string) []string {
+	ids := make([]string, len(of))
+	for i := range of {
+		ids[i] = id(&of[i])
 	}
-	before, err := b.standings(ctx, l, set, ids)
-	if err != nil {
-		return err
-	}
-	for i, s := range before {
-		rows[i].Movement = moved(rows[i].Rank, s)
-	}
-	return nil
+	return ids
 }
 
 func moved(rank int64, previous *Standing) Movement {
@@ -234,6 +231,7 @@ func (b *Boards) standings(ctx context.Context, l *ruleset.List, set store.Set, 
 	if err != nil {
 		return nil, err
 	}
+	unscaled := b.unscaled()
 	index := map[float64]int{} // from score to index in bounds: many items of the tail share a score
 	var bounds [][]float64
 	for _, t := range tallies {
@@ -242,7 +240,7 @@ func (b *Boards) standings(ctx context.Context, l *ruleset.List, set store.Set, 
 		}
 		if _, ok := index[t.Value()]; !ok {
 			index[t.Value()] = len(bounds)
-			bounds = append(bounds, b.bounds(t.Value(), nil))
+			bounds = append(bounds, unscaled.bounds(t.Value()))
 		}
 	}
 	standings := make([]*Standing, len(ids))

@@ -1,8 +1,11 @@
 package board
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/scoring"
@@ -11,204 +14,166 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// hot returns the first n rows of the hot board at an instant, with their ranks.
-func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) ([]Row, error) {
-	if l.Score.Model == ruleset.Gravity {
-		rows, err := b.gravity(ctx, l, at.UnixMilli(), n)
-		rank(rows)
-		return rows, err
+// order is the order of every board: by descending score, then by descending id as
+// bytes, so that pages never overlap.
+func order(a, b float64, idA, idB string) int {
+	if c := cmp.Compare(b, a); c != 0 {
+		return c
 	}
-	for {
-		sc, err := b.scale(ctx, l, at)
-		if err != nil {
-			return nil, err
-		}
-		rows, err := b.floored(ctx, l, sc, n)
-		if err != nil || sc == nil {
-			rank(rows)
-			return rows, err
-		}
-		// Sums and landmarks are read one after the other. A landmark moves once in
-		// hundreds of half-lives, but that changes the meaning of the sums.
-		again, err := b.scale(ctx, l, at)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Equal(sc.shard, again.shard) || sc.shown != again.shown {
-			continue
-		}
-		rank(rows)
-		for i := range rows {
-			sc.show(&rows[i])
-		}
-		return rows, nil
-	}
+	return strings.Compare(idB, idA)
 }
 
-// floored returns the first n rows of a model whose scores the store keeps in
-// order. It leaves out items under the floor, and reads on until it has enough.
-func (b *Boards) floored(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]Row, error) {
-	for read := n; ; read *= 2 {
-		entries, err := b.summed(ctx, l, sc, read)
-		if err != nil {
-			return nil, err
-		}
-		rows, err := b.views(ctx, l, entries)
-		if err != nil {
-			return nil, err
-		}
-		belowFloor := l.Score.Model == ruleset.Count && len(entries) > 0 && entries[len(entries)-1].Views < l.Score.MinViews
-		if len(rows) >= n || len(entries) < read || belowFloor {
-			return rows[:min(n, len(rows))], nil
-		}
-	}
-}
-
-// summed returns the n items with the highest scores of a model that adds up hits
-// as they come in.
-func (b *Boards) summed(ctx context.Context, l *ruleset.List, sc *scale, n int) ([]store.Entry, error) {
-	set, ok := scoring.ScoreSet(l)
-	if !ok { // count
-		set = store.AllSet(l.Name)
-	}
+// top returns the n highest rows of a set, by their values on one scale.
+func (b *Boards) top(ctx context.Context, set store.Set, sc *scale, n int) ([]Row, error) {
 	shards, err := b.store.Top(ctx, set, n)
 	if err != nil {
 		return nil, err
 	}
-	if sc != nil {
-		for i, entries := range shards {
-			for j := range entries {
-				entries[j].Score *= sc.shard[i]
+	var rows []Row // each item is in one shard
+	for len(rows) < n {
+		var next Row
+		from := -1
+		for i, rest := range shards {
+			if len(rest) == 0 {
+				continue
+			}
+			if score := rest[0].Value() * sc.shard[i]; from < 0 || order(score, next.Score, rest[0].Item, next.ID) < 0 {
+				from, next = i, Row{ID: rest[0].Item, Score: score, Views: rest[0].Views, Uniques: rest[0].Uniques}
+			}
+		}
+		if from < 0 {
+			break
+		}
+		rows = append(rows, next)
+		shards[from] = shards[from][1:]
+	}
+	return rows, nil
+}
+
+// counted is the board of a set that counts hits.
+func (b *Boards) counted(ctx context.Context, set store.Set) source {
+	return func(n int) ([]Row, bool, error) {
+		rows, err := b.top(ctx, set, b.unscaled(), n)
+		return rows, len(rows) == n, err
+	}
+}
+
+// hot returns the hot board at an instant, of which the caller needs n rows at
+// least, and the scale that shows its rows.
+func (b *Boards) hot(ctx context.Context, l *ruleset.List, at time.Time, n int) (iter.Seq2[Row, error], *scale, error) {
+	sc, err := b.scale(ctx, l, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	var rows iter.Seq2[Row, error]
+	switch l.Score.Model {
+	case ruleset.Gravity:
+		rows = ranked(max(firstRead, n), n, b.gravity(ctx, l, at.UnixMilli()))
+	case ruleset.Count:
+		rows = ranked(n, n, b.counted(ctx, store.AllSet(l.Name)))
+	default:
+		rows = ranked(n, n, b.summed(ctx, l, sc))
+	}
+	return rank(minViews(l, rows)), sc, nil
+}
+
+// summed is the board of a model that adds up scores as hits come in.
+func (b *Boards) summed(ctx context.Context, l *ruleset.List, sc *scale) source {
+	set, _ := scoring.ScoreSet(l)
+	return func(n int) ([]Row, bool, error) {
+		for {
+			sums, err := b.top(ctx, set, sc, n)
+			if err != nil {
+				return nil, false, err
+			}
+			rows, err := b.withViews(ctx, l, sums)
+			if err != nil || sc.halfLife == 0 {
+				return rows, len(sums) == n, err
+			}
+			// Sums and landmarks are read one after the other. A landmark moves once in
+			// hundreds of half-lives, but that changes the meaning of the sums.
+			landmarks, err := b.store.Totals(ctx, []store.Set{set})
+			if err != nil || !sc.moved(landmarks[0]) {
+				return rows, len(sums) == n, err
 			}
 		}
 	}
-	return merge(shards, n), nil
 }
 
-// scale returns the factors for the list's half-life sums; nil for other models,
-// whose sums are scores.
-func (b *Boards) scale(ctx context.Context, l *ruleset.List, at time.Time) (*scale, error) {
-	if l.Score.Model != ruleset.HalfLife {
-		return nil, nil
-	}
-	set, _ := scoring.ScoreSet(l)
-	landmarks, err := b.store.Totals(ctx, []store.Set{set})
+// withViews returns the rows of items that have been viewed, with their views.
+func (b *Boards) withViews(ctx context.Context, l *ruleset.List, rows []Row) ([]Row, error) {
+	tallies, err := b.store.Scores(ctx, l.Kind(), store.AllSet(l.Name), idsOf(rows, rowID))
 	if err != nil {
 		return nil, err
 	}
-	return newScale(landmarks[0], at.UnixMilli(), time.Duration(l.Score.HalfLife).Milliseconds()), nil
-}
-
-// views turns entries with a score into rows, and leaves out those with fewer views
-// than the list's floor.
-func (b *Boards) views(ctx context.Context, l *ruleset.List, entries []store.Entry) ([]Row, error) {
-	ids := make([]string, len(entries))
-	for i, e := range entries {
-		ids[i] = e.Item
-	}
-	tallies, err := b.store.Scores(ctx, l.Kind(), store.AllSet(l.Name), ids)
-	if err != nil {
-		return nil, err
-	}
-	var rows []Row
+	viewed := make([]Row, 0, len(rows))
 	for i, t := range tallies {
-		if t == nil || t.Views < l.Score.MinViews {
-			continue
+		if t != nil {
+			viewed = append(viewed, Row{ID: rows[i].ID, Score: rows[i].Score, Views: t.Views, Uniques: t.Uniques})
 		}
-		rows = append(rows, Row{ID: ids[i], Score: entries[i].Value(), Views: t.Views, Uniques: t.Uniques})
 	}
-	return rows, nil
+	return viewed, nil
 }
 
 // firstRead is the number of entries that gravity first reads from each order.
 const firstRead = 64
 
-// gravity returns the n items with the highest gravity scores at now, exactly.
+// gravity is the board by gravity scores at now, exactly.
 //
 // A gravity score rises with the points and falls with the age, and the store has
 // the items in the order of both (views bound points). This is the threshold
 // algorithm (Fagin, Lotem, Naor: "Optimal aggregation algorithms for middleware",
-// 2001): read both orders from the top, score every item found, and stop when no
-// item further down in both can beat the n-th best.
-func (b *Boards) gravity(ctx context.Context, l *ruleset.List, now int64, n int) ([]Row, error) {
-	for read := max(firstRead, n); ; read *= 2 {
-		rows, bound, err := b.candidates(ctx, l, now, read)
+// 2001): read both orders from the top, score every item found, and stop at the
+// score that no item further down in both can beat.
+func (b *Boards) gravity(ctx context.Context, l *ruleset.List, now int64) source {
+	return func(n int) ([]Row, bool, error) {
+		viewed, err := b.top(ctx, store.AllSet(l.Name), b.unscaled(), n)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		if bound < 0 || len(rows) >= n && rows[n-1].Score > bound {
-			return rows[:min(n, len(rows))], nil
+		newest, err := b.top(ctx, store.PublishedSet(l.Name), b.unscaled(), n)
+		if err != nil {
+			return nil, false, err
 		}
+		rows, err := b.score(ctx, l, now, slices.Concat(viewed, newest))
+		if err != nil || len(viewed) < n || len(newest) < n || viewed[n-1].Views < l.Score.MinViews {
+			return rows, false, err // all others are under the floor
+		}
+		views := float64(viewed[n-1].Views) // uniques never exceed them
+		bound := scoring.Gravity(&l.Score, scoring.Points(*l.Weights, views, views), scoring.Age(now, int64(newest[n-1].Score)))
+		if i := slices.IndexFunc(rows, func(r Row) bool { return r.Score <= bound }); i >= 0 {
+			rows = rows[:i]
+		}
+		return rows, true, nil
 	}
 }
 
-// candidates reads that many of the items with the most views and of the newest
-// ones, and returns their gravity rows in order. No other item scores more than
-// bound; a negative bound means that there is no other.
-func (b *Boards) candidates(ctx context.Context, l *ruleset.List, now int64, read int) (rows []Row, bound float64, err error) {
-	viewed, err := b.top(ctx, store.AllSet(l.Name), read)
-	if err != nil {
-		return nil, 0, err
-	}
-	newest, err := b.top(ctx, store.PublishedSet(l.Name), read)
-	if err != nil {
-		return nil, 0, err
-	}
-	rows, err = b.score(ctx, l, now, viewed, newest)
-	if err != nil || len(viewed) < read || len(newest) < read || viewed[read-1].Views < l.Score.MinViews {
-		return rows, -1, err // all others are under the floor
-	}
-	views, published := float64(viewed[read-1].Views), int64(newest[read-1].Score)
-	// Uniques never exceed views.
-	return rows, scoring.Gravity(&l.Score, scoring.Points(*l.Weights, views, views), scoring.Age(now, published)), nil
-}
-
-// score returns the gravity rows, in order, of all items in either order.
-func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, viewed, newest []store.Entry) ([]Row, error) {
-	ids := make([]string, 0, len(viewed)+len(newest))
-	for _, e := range viewed {
-		ids = append(ids, e.Item)
-	}
-	for _, e := range newest {
-		ids = append(ids, e.Item)
-	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	tallies, err := b.store.Scores(ctx, l.Kind(), store.AllSet(l.Name), ids)
+// score returns the gravity rows, in order, of items that may come twice.
+func (b *Boards) score(ctx context.Context, l *ruleset.List, now int64, items []Row) ([]Row, error) {
+	slices.SortFunc(items, func(a, b Row) int { return strings.Compare(a.ID, b.ID) })
+	rows, err := b.withViews(ctx, l, slices.CompactFunc(items, func(a, b Row) bool { return a.ID == b.ID }))
 	if err != nil {
 		return nil, err
 	}
-	published, err := b.store.Scores(ctx, l.Kind(), store.PublishedSet(l.Name), ids)
+	published, err := b.store.Scores(ctx, l.Kind(), store.PublishedSet(l.Name), idsOf(rows, rowID))
 	if err != nil {
 		return nil, err
 	}
-	var entries []store.Entry
-	rows := map[string]Row{}
-	for i, id := range ids {
-		t, p := tallies[i], published[i]
-		if t == nil || p == nil || t.Views < l.Score.MinViews {
-			continue
+	scored := rows[:0]
+	for i, p := range published {
+		if r := rows[i]; p != nil {
+			points := scoring.Points(*l.Weights, float64(r.Views), float64(r.Uniques))
+			r.Score = scoring.Gravity(&l.Score, points, scoring.Age(now, int64(p.Score)))
+			scored = append(scored, r)
 		}
-		points := scoring.Points(*l.Weights, float64(t.Views), float64(t.Uniques))
-		s := scoring.Gravity(&l.Score, points, scoring.Age(now, int64(p.Score)))
-		entries = append(entries, store.Entry{Item: id, Tally: store.Tally{Score: s}})
-		rows[id] = Row{ID: id, Score: s, Views: t.Views, Uniques: t.Uniques}
 	}
-	slices.SortFunc(entries, order)
-	sorted := make([]Row, len(entries))
-	for i, e := range entries {
-		sorted[i] = rows[e.Item]
-	}
-	return sorted, nil
+	slices.SortFunc(scored, func(a, b Row) int { return order(a.Score, b.Score, a.ID, b.ID) })
+	return scored, nil
 }
 
 // explain fills in the terms of each row's hot score.
 func (b *Boards) explain(ctx context.Context, l *ruleset.List, at time.Time, rows []Row) error {
-	ids := make([]string, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
-	}
-	items, err := b.store.Items(ctx, l.Kind(), l.Name, ids)
+	items, err := b.store.Items(ctx, l.Kind(), l.Name, idsOf(rows, rowID))
 	if err != nil {
 		return err
 	}

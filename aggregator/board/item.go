@@ -1,17 +1,17 @@
 package board
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/hotboard/hotboard/aggregator/scoring"
 	"github.com/hotboard/hotboard/aggregator/store"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/ruleset"
-	"github.com/hotboard/hotboard/ruleset/calendar"
 )
 
 // Item is the full report on one item.
@@ -101,44 +101,35 @@ func (b *Boards) Items(ctx context.Context, list string, ids []string) ([]*Item,
 
 // fillPlaces fills in each item's place on every current board.
 func (b *Boards) fillPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) error {
+	ids := idsOf(items, func(it **Item) string { return (*it).ID })
 	for _, p := range l.Boards {
 		start := p.Start(now, l.Location())
-		places, err := b.places(ctx, l, store.PeriodSet(l.Name, p, start), nil, items)
+		places, err := b.places(ctx, l, store.PeriodSet(l.Name, p, start), b.unscaled(), ids)
 		if err != nil {
 			return err
 		}
-		var rows []Row
-		for i, place := range places {
-			if place != nil {
-				rows = append(rows, Row{Rank: place.Rank, ID: items[i].ID})
-			}
-		}
-		if p != calendar.All {
-			if err := b.move(ctx, l, p, start, rows); err != nil {
-				return err
-			}
+		before, err := b.before(ctx, l, p, start, ids)
+		if err != nil {
+			return err
 		}
 		for i, place := range places {
-			if place != nil {
-				place.Movement = rows[0].Movement
-				rows = rows[1:]
-				items[i].Boards[string(p)] = place
+			if place == nil {
+				continue
 			}
+			if before != nil {
+				place.Movement = moved(place.Rank, before[i])
+			}
+			items[i].Boards[string(p)] = place
 		}
 	}
-
-	var ranked []*Item
-	for _, it := range items {
-		if it.Views >= l.Score.MinViews { // others are not on the hot board
-			ranked = append(ranked, it)
-		}
-	}
-	hot, err := b.hotPlaces(ctx, l, ranked, now)
+	// Items under the floor are not on the hot board.
+	items = slices.DeleteFunc(items, func(it *Item) bool { return it.Views < l.Score.MinViews })
+	hot, err := b.hotPlaces(ctx, l, items, now)
 	if err != nil {
 		return err
 	}
 	for i, place := range hot {
-		if it := ranked[i]; place != nil {
+		if it := items[i]; place != nil {
 			place.Views, place.Uniques = it.Views, it.Uniques
 			it.Boards[Hot] = place
 		}
@@ -161,76 +152,71 @@ func (b *Boards) hotPlaces(ctx context.Context, l *ruleset.List, items []*Item, 
 	if err != nil {
 		return nil, err
 	}
-	return b.places(ctx, l, set, sc, items)
+	return b.places(ctx, l, set, sc, idsOf(items, func(it **Item) string { return (*it).ID }))
 }
 
 // gravityPlaces works out places on a gravity board, for which the store has no
 // order. It reads on until no unread item can be ahead, but not beyond MaxLimit.
 func (b *Boards) gravityPlaces(ctx context.Context, l *ruleset.List, items []*Item, now time.Time) ([]*Place, error) {
 	places := make([]*Place, len(items))
-	open := make([]*Place, len(items))
 	for i, it := range items {
 		points := scoring.Points(*l.Weights, float64(it.Views), float64(it.Uniques))
 		places[i] = &Place{Score: scoring.Gravity(&l.Score, points, scoring.Age(now.UnixMilli(), it.PublishedAt.UnixMilli()))}
-		open[i] = places[i]
 	}
-	for read := firstRead; read < 2*MaxLimit && len(open) > 0; read *= 2 {
-		rows, bound, err := b.candidates(ctx, l, now.UnixMilli(), read)
+	open := slices.Clone(places) // those without a rank
+	slices.SortFunc(open, func(a, b *Place) int { return cmp.Compare(b.Score, a.Score) })
+	read, deep := b.gravity(ctx, l, now.UnixMilli()), false
+	rows := minViews(l, ranked(firstRead, 0, func(n int) ([]Row, bool, error) {
+		if deep = n >= 2*MaxLimit; deep {
+			return nil, false, nil
+		}
+		return read(n)
+	}))
+	var above Row
+	ahead := int64(0)
+	// place fills in the places that are not below a score.
+	place := func(score float64) {
+		for ; len(open) > 0 && open[0].Score >= score; open = open[1:] {
+			p := open[0]
+			p.Rank = ahead + 1
+			if ahead > 0 {
+				gap := above.Score - p.Score
+				p.Ahead, p.Gap = above.ID, &gap
+			}
+		}
+	}
+	for r, err := range rows {
 		if err != nil {
 			return nil, err
 		}
-		open = slices.DeleteFunc(open, func(p *Place) bool {
-			if p.Score <= bound {
-				return false
-			}
-			p.find(rows)
-			return true
-		})
+		place(r.Score)
+		above = r
+		if ahead++; ahead == MaxLimit || len(open) == 0 {
+			return places, nil
+		}
+	}
+	if !deep {
+		place(math.Inf(-1)) // behind all others
 	}
 	return places, nil
 }
 
-// find fills in the place of a score among ordered rows that include all higher
-// ones.
-func (p *Place) find(rows []Row) {
-	ahead := sort.Search(len(rows), func(i int) bool { return rows[i].Score <= p.Score })
-	if ahead >= MaxLimit {
-		return
-	}
-	p.Rank = int64(ahead) + 1
-	if ahead > 0 {
-		gap := rows[ahead-1].Score - p.Score
-		p.Ahead, p.Gap = rows[ahead-1].ID, &gap
-	}
-}
-
 // places returns the places of items in a set, nil for an item that is not in it.
-// sc is nil when the set holds scores, not half-life sums.
-func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc *scale, items []*Item) ([]*Place, error) {
-	ids := make([]string, len(items))
-	for i, it := range items {
-		ids[i] = it.ID
-	}
+func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc *scale, ids []string) ([]*Place, error) {
 	tallies, err := b.store.Scores(ctx, l.Kind(), set, ids)
 	if err != nil {
 		return nil, err
 	}
-	places := make([]*Place, len(items))
+	places := make([]*Place, len(ids))
 	var of []*Place // those that are in the set
 	var bounds [][]float64
-	shown := 1.0
-	if sc != nil {
-		shown = sc.shown
-	}
 	for i, t := range tallies {
 		if t == nil {
 			continue
 		}
-		own, score := hit.Shard(l.Kind(), set.List, ids[i], b.store.Shards()), t.Value()
-		if sc != nil {
-			score *= sc.shard[own]
-		}
-		bound := b.bounds(score, sc)
+		own := hit.Shard(l.Kind(), set.List, ids[i], b.store.Shards())
+		score := t.Value() * sc.shard[own]
+		bound := sc.bounds(score)
 		bound[own] = t.Value() // scaled back and forth it could be lower, and the item ahead of itself
 		places[i] = &Place{Score: score, Views: t.Views, Uniques: t.Uniques}
 		of, bounds = append(of, places[i]), append(bounds, bound)
@@ -252,15 +238,11 @@ func (b *Boards) places(ctx context.Context, l *ruleset.List, set store.Set, sc 
 			if e == nil || above[i] == 0 {
 				continue
 			}
-			s := e.Value()
-			if sc != nil {
-				s *= sc.shard[shard]
-			}
-			if gap := (s - p.Score) * shown; p.Gap == nil || gap < *p.Gap {
+			if gap := (e.Value()*sc.shard[shard] - p.Score) * sc.shown; p.Gap == nil || gap < *p.Gap {
 				p.Ahead, p.Gap = e.Item, &gap
 			}
 		}
-		p.Score *= shown
+		p.Score *= sc.shown
 	}
 	return places, nil
 }

@@ -71,3 +71,21 @@ func (b *Boards) Stats(ctx context.Context, list string, at time.Time) (*Stats, 
 	}
 	return out, nil
 }
+
+// totals sums the totals of each set over the shards; Newest is the newest.
+func (b *Boards) totals(ctx context.Context, sets ...store.Set) ([]store.Totals, error) {
+	shards, err := b.store.Totals(ctx, sets)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]store.Totals, len(sets))
+	for i := range sets {
+		for _, t := range shards[i] {
+			sums[i].Views += t.Views
+			sums[i].Uniques += t.Uniques
+			sums[i].Duplicates += t.Duplicates
+			sums[i].Newest = max(sums[i].Newest, t.Newest)
+		}
+	}
+	return sums, nil
+}

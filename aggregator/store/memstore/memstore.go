@@ -356,7 +356,10 @@ func (s *Store) Top(_ context.Context, set store.Set, n int) ([][]store.Entry, e
 	err := s.each(func(i int, h *shard) {
 		top[i] = entries(h.scores[set])
 		slices.SortFunc(top[i], func(a, b store.Entry) int {
-			return cmp.Or(cmp.Compare(b.Value(), a.Value()), strings.Compare(b.Item, a.Item))
+			if c := cmp.Compare(b.Value(), a.Value()); c != 0 {
+				return c
+			}
+			return strings.Compare(b.Item, a.Item)
 		})
 		top[i] = top[i][:min(max(n, 0), len(top[i]))]
 	})
