@@ -15,7 +15,7 @@ type generation struct {
 	rules    *ruleset.Rules
 	bots     *bots.Classifier
 	verdicts map[string]verdicts // by list; "" for requests without one
-	limits   *limit.Rules        // set by bind
+	limits   *limit.Limits       // set by bind
 }
 
 // newGeneration returns the generation of rules, with the patterns of a file of

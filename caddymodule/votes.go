@@ -190,7 +190,7 @@ func (h *instance) conclusions(r *http.Request, ballots []ballot, hits []hit.Hit
 					h.limits.Undo(&b.limited, b.hit.Quotas, now, b.decision.Shadowed...)
 				}
 				if reason == ruleset.OverQuota {
-					b.result.RetryAfter = h.retryAfter(b.list, o.Rule, now)
+					b.result.RetryAfter = h.retryAfter(b.list, o.Limit, now)
 				}
 			}
 		}

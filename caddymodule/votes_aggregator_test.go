@@ -55,23 +55,23 @@ func (c *voteCounter) count(h hit.Hit) {
 	outcome := hit.VoteOutcome{Confirm: h.Confirm, Reason: string(ruleset.Counted)}
 	var said hit.Outcomes
 	at := func(q hit.Quota) (key string, start int64, max int64) {
-		l := c.rules.Limit(q.Rule)
+		l := c.rules.Limit(q.Limit)
 		w := l.Window(q.Window)
 		from, _ := w.Period().Bounds(time.UnixMilli(h.Time), list.Location())
 		if !from.IsZero() {
 			start = from.Unix()
 		}
-		return fmt.Sprintf("%s %s %s %d %x", h.List, q.Rule, q.Window, start, q.Key), start, l.Max(w, h.Channel)
+		return fmt.Sprintf("%s %s %s %d %x", h.List, q.Limit, q.Window, start, q.Key), start, l.Max(w, h.Channel)
 	}
 	tell := func(q hit.Quota) {
 		key, start, max := at(q)
 		if n := c.used[key]; n >= max {
-			said.Used = append(said.Used, hit.UsedQuota{List: h.List, Rule: q.Rule, Window: q.Window, Start: start, Key: q.Key, Count: n})
+			said.Used = append(said.Used, hit.UsedQuota{List: h.List, Limit: q.Limit, Window: q.Window, Start: start, Key: q.Key, Count: n})
 		}
 	}
 	for _, q := range h.Quotas {
 		if key, _, max := at(q); c.used[key] >= max {
-			outcome.Reason, outcome.Rule = string(ruleset.OverQuota), q.Rule
+			outcome.Reason, outcome.Limit = string(ruleset.OverQuota), q.Limit
 			tell(q)
 		}
 	}

@@ -201,7 +201,7 @@ func TestVoteHits(t *testing.T) {
 	}
 	var windows []string
 	for _, q := range one.Quotas {
-		windows = append(windows, q.Rule+"/"+q.Window)
+		windows = append(windows, q.Limit+"/"+q.Window)
 	}
 	if diff := cmp.Diff([]string{"user/day", "user/campaign"}, windows); diff != "" {
 		t.Errorf("quotas (-want +got)\n%s", diff)

@@ -93,7 +93,7 @@ func TestUsedQuotasAreLearned(t *testing.T) {
 	q := h.Quotas[0]
 	w := e.rules().Limit("user").Window(q.Window)
 	start, _ := w.Period().Bounds(time.UnixMilli(h.Time), e.rules().List("colours").Location())
-	log.say(t, hit.Outcomes{Used: []hit.UsedQuota{{List: "colours", Rule: q.Rule, Window: q.Window, Start: start.Unix(), Key: q.Key, Count: 5}}})
+	log.say(t, hit.Outcomes{Used: []hit.UsedQuota{{List: "colours", Limit: q.Limit, Window: q.Window, Start: start.Unix(), Key: q.Key, Count: 5}}})
 	settle(t, "the edge to refuse", func() bool {
 		w := castVote(e, `{"list":"colours","option":"blue"}`, "X-User", "ann")
 		return w.Code == http.StatusTooManyRequests && votesReply(t, w).Error.Code == "limited:user"

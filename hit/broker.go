@@ -103,7 +103,7 @@ type VoteOutcome struct {
 	// Reason is a reason of package ruleset: counted, duplicate, over_quota, closed,
 	// unknown_item, …
 	Reason string `json:"reason"`
-	Rule   string `json:"rule,omitempty"` // the limit, of over_quota
+	Limit  string `json:"rule,omitempty"` // the limit, of over_quota
 	// Score and Rank are the item's on the list's board of all time after the vote; 0
 	// when unknown.
 	Score float64 `json:"score,omitempty"`
@@ -113,7 +113,7 @@ type VoteOutcome struct {
 // UsedQuota is a key whose window counts no more votes.
 type UsedQuota struct {
 	List   string `json:"list"`
-	Rule   string `json:"rule"`
+	Limit  string `json:"rule"`
 	Window string `json:"window"`
 	Start  int64  `json:"start"` // beginning of the window, in seconds since the Unix epoch; 0 for a campaign
 	Key    uint64 `json:"key"`

@@ -70,8 +70,8 @@ type Hit struct {
 // of a list and enforces the limit's max.
 type Quota struct {
 	_ struct{} `cbor:",toarray"`
-	// Rule is the limit's name, Window the id of its window.
-	Rule   string
+	// Limit is the name of the limit, Window the id of its window.
+	Limit  string
 	Window string
 	// Key is a keyed hash of the values that the limit counts by, under a secret that
 	// all edges share and delete some time after the window.

@@ -36,7 +36,7 @@ func votes() *hit.Batch {
 		Hits: []hit.Hit{
 			{Kind: hit.Vote, List: "best-band", Item: "the-knights", Visitor: 7, Time: 1_795_176_000_125},
 			{Kind: hit.Vote, List: "best-band", Item: "none", Visitor: 0xfedcba9876543210, Time: 1_795_176_000_126, Channel: "radio", Confirm: 1<<64 - 1,
-				Quotas: []hit.Quota{{Rule: "hourly", Window: "hour", Key: 1}, {Rule: "daily", Window: "campaign", Key: 1<<64 - 1}}},
+				Quotas: []hit.Quota{{Limit: "hourly", Window: "hour", Key: 1}, {Limit: "daily", Window: "campaign", Key: 1<<64 - 1}}},
 		},
 	}
 }
@@ -123,7 +123,7 @@ func TestLargestBatchFits(t *testing.T) {
 	}
 	for range hit.MaxQuotas {
 		// A limit's name has up to 32 bytes; no window has a longer name.
-		largest.Quotas = append(largest.Quotas, hit.Quota{Rule: strings.Repeat("r", 32), Window: "campaign", Key: 1<<64 - 1})
+		largest.Quotas = append(largest.Quotas, hit.Quota{Limit: strings.Repeat("r", 32), Window: "campaign", Key: 1<<64 - 1})
 	}
 	if err := largest.Valid(); err != nil {
 		t.Fatal(err)

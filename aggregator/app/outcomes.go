@@ -83,7 +83,7 @@ func (o *outcomes) tell(ctx context.Context, res *fold.Result) {
 	standings := o.standings(ctx, res.Verdicts)
 	votes := make([]hit.VoteOutcome, len(res.Verdicts))
 	for i, v := range res.Verdicts {
-		votes[i] = hit.VoteOutcome{Confirm: v.Confirm, Reason: string(v.Reason), Rule: v.Rule}
+		votes[i] = hit.VoteOutcome{Confirm: v.Confirm, Reason: string(v.Reason), Limit: v.Limit}
 		if s := standings[listItem{v.List, v.Item}]; s != nil {
 			votes[i].Score, votes[i].Rank = s.Score, s.Rank
 		}

@@ -47,7 +47,7 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 	}
 	vote := func(option string, key, confirm uint64) hit.Hit {
 		return hit.Hit{Kind: hit.Vote, List: "poll", Item: option, Visitor: key, Time: time.Now().UnixMilli(), Confirm: confirm, Quotas: []hit.Quota{
-			{Rule: "two", Window: "campaign", Key: key}, {Rule: "one", Window: "campaign", Key: key},
+			{Limit: "two", Window: "campaign", Key: key}, {Limit: "one", Window: "campaign", Key: key},
 		}}
 	}
 	f.edge.Send(vote("a", 1, 0), vote("a", 2, 0), vote("a", 3, 0), vote("b", 3, 0)) // nobody asks for these verdicts
@@ -75,7 +75,7 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 	want := map[uint64]hit.VoteOutcome{
 		10: {Confirm: 10, Reason: "counted", Score: 2, Rank: 2},
 		11: {Confirm: 11, Reason: "counted", Score: 2, Rank: 2},
-		12: {Confirm: 12, Reason: "over_quota", Rule: "two", Score: 2, Rank: 2},
+		12: {Confirm: 12, Reason: "over_quota", Limit: "two", Score: 2, Rank: 2},
 		13: {Confirm: 13, Reason: "unknown_item"},
 		14: {Confirm: 14, Reason: "counted", Score: 2, Rank: 2},
 	}
@@ -83,8 +83,8 @@ func TestEdgesHearWhatBecameOfVotes(t *testing.T) {
 		t.Errorf("votes (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff(map[uint64]hit.UsedQuota{
-		3: {List: "poll", Rule: "two", Window: "campaign", Key: 3, Count: 2},
-		4: {List: "poll", Rule: "two", Window: "campaign", Key: 4, Count: 2},
+		3: {List: "poll", Limit: "two", Window: "campaign", Key: 3, Count: 2},
+		4: {List: "poll", Limit: "two", Window: "campaign", Key: 4, Count: 2},
 	}, used, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("used up (-want +got)\n%s", diff)
 	}
@@ -166,8 +166,8 @@ func TestOutcomesFitIntoAMessage(t *testing.T) {
 	name := strings.Repeat("n", 64)
 	votes, used := make([]hit.VoteOutcome, outcomesAtOnce), make([]hit.UsedQuota, outcomesAtOnce)
 	for i := range votes {
-		votes[i] = hit.VoteOutcome{Confirm: math.MaxUint64, Reason: "limited_somewhere", Rule: name[:32], Score: -math.MaxFloat64, Rank: math.MaxInt64}
-		used[i] = hit.UsedQuota{List: name, Rule: name[:32], Window: "campaign", Start: math.MinInt32, Key: math.MaxUint64, Count: math.MaxUint32}
+		votes[i] = hit.VoteOutcome{Confirm: math.MaxUint64, Reason: "limited_somewhere", Limit: name[:32], Score: -math.MaxFloat64, Rank: math.MaxInt64}
+		used[i] = hit.UsedQuota{List: name, Limit: name[:32], Window: "campaign", Start: math.MinInt32, Key: math.MaxUint64, Count: math.MaxUint32}
 	}
 	for _, v := range []*hit.Outcomes{{Votes: votes}, {Used: used}} {
 		data, err := json.Marshal(v)

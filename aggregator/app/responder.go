@@ -127,7 +127,7 @@ func (b *responder) applied(ctx context.Context, data []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	shards, err := b.app.opts.Store.Producer(ctx, w.Edge)
+	shards, err := b.app.opts.Store.Applied(ctx, w.Edge)
 	if err != nil {
 		return nil, fmt.Errorf("reading how far edge %s is applied: %w", w.Edge, err)
 	}

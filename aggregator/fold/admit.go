@@ -77,13 +77,13 @@ type received struct {
 // admit goes through the messages in the order of the log. It applies a batch if
 // and only if it is its edge's next one and this build can read it. Each rule is
 // there because a simulation without it loses or doubles hits.
-func admit(ctx context.Context, shard int, producers map[string]uint64, msgs []Message, first FirstInLog) (admission, error) {
+func admit(ctx context.Context, shard int, applied map[string]uint64, msgs []Message, first FirstInLog) (admission, error) {
 	a := admission{moved: map[string]uint64{}, found: map[search]InLog{}}
 	next := func(m *Message) uint64 {
 		if applied, ok := a.moved[m.Edge]; ok {
 			return applied + 1
 		}
-		return producers[m.Edge] + 1
+		return applied[m.Edge] + 1
 	}
 	for i := range msgs {
 		m := &msgs[i]
@@ -196,11 +196,11 @@ func Newer(b *hit.Batch) uint8 {
 // Advance brings a state to the position to which a commit has moved the store.
 func Advance(s *store.State, c *store.Commit) {
 	s.Position = c.To
-	if s.Producers == nil {
-		s.Producers = map[string]uint64{}
+	if s.Edges == nil {
+		s.Edges = map[string]uint64{}
 	}
-	for edge, seq := range c.Producers {
-		s.Producers[edge] = seq
+	for edge, seq := range c.Edges {
+		s.Edges[edge] = seq
 	}
 	if c.Rules != nil {
 		s.Rules = *c.Rules

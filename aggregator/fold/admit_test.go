@@ -90,7 +90,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				}
 				return tc.inLog, nil
 			}}
-			state := store.State{Producers: map[string]uint64{"e1": tc.applied}}
+			state := store.State{Edges: map[string]uint64{"e1": tc.applied}}
 			res, err := f.Fold(t.Context(), 0, state, msgs)
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestWhichBatchesAreApplied(t *testing.T) {
 				Skipped  int
 				Rewind   bool
 			}
-			got := outcome{res.Hits[fold.ListReason{List: "a", Reason: ruleset.Counted}], state.Producers["e1"], res.Held, res.Lost, res.Poisoned, res.Skipped, res.Rewind}
+			got := outcome{res.Hits[fold.ListReason{List: "a", Reason: ruleset.Counted}], state.Edges["e1"], res.Held, res.Lost, res.Poisoned, res.Skipped, res.Rewind}
 			want := outcome{tc.counted, tc.after, tc.held, tc.lost, tc.poisoned, tc.skipped, tc.rewind}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

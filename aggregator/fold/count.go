@@ -15,24 +15,24 @@ func (t *tallies) count() {
 	for i := range t.pending {
 		p := &t.pending[i]
 		t.reach(p.list, p.time)
-		reason, rule := t.judge(p)
+		reason, limit := t.judge(p)
 		switch reason {
 		case ruleset.Duplicate:
 			t.countDuplicate(p)
 		case ruleset.Counted:
 			t.countOne(p)
 		}
-		t.decide(p.list.list.Name, p.hit, reason, rule)
+		t.decide(p.list.list.Name, p.hit, reason, limit)
 	}
 }
 
-// judge decides about a hit. rule is the limit that refuses it.
-func (t *tallies) judge(p *pending) (reason ruleset.Reason, rule string) {
+// judge decides about a hit. limit is the limit that refuses it.
+func (t *tallies) judge(p *pending) (reason ruleset.Reason, limit string) {
 	if t.duplicate(p) {
 		return ruleset.Duplicate, ""
 	}
-	if rule := t.overQuota(p); rule != "" {
-		return ruleset.OverQuota, rule
+	if limit := t.overQuota(p); limit != "" {
+		return ruleset.OverQuota, limit
 	}
 	return ruleset.Counted, ""
 }

@@ -34,7 +34,7 @@ type ListReason struct {
 }
 
 // Shadowed names a limit in shadow, for one list.
-type Shadowed struct{ List, Rule string }
+type Shadowed struct{ List, Limit string }
 
 // Verdict is the decision about a hit whose edge asked for it.
 type Verdict struct {
@@ -42,7 +42,7 @@ type Verdict struct {
 	List    string // empty if unknown
 	Item    string
 	Reason  ruleset.Reason
-	Rule    string // the limit, of over_quota
+	Limit   string // the limit, of over_quota
 }
 
 // Rewind returns the commit that sets a shard back to the beginning of the log.
@@ -128,12 +128,12 @@ func (f *Folder) Fold(ctx context.Context, shard int, state store.State, msgs []
 
 // count folds messages that leave the rules in force as they are.
 func (f *Folder) count(ctx context.Context, shard int, state store.State, msgs []Message) (*Result, error) {
-	a, err := admit(ctx, shard, state.Producers, msgs, f.First)
+	a, err := admit(ctx, shard, state.Edges, msgs, f.First)
 	if err != nil {
 		return nil, err
 	}
 	res := newResult(state.Position, msgs)
-	res.Commit.Producers = a.moved
+	res.Commit.Edges = a.moved
 	res.Lost, res.Held, res.Poisoned, res.Skipped, res.Rewind = a.lost, a.held, a.poisoned, a.skipped, a.rewind
 	if a.rewind {
 		res.Commit.To = store.Position{Version: res.Commit.To.Version}

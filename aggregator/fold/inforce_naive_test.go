@@ -197,7 +197,7 @@ func (n *naiveShard) charge(rules *ruleset.Rules, l *ruleset.List, h hit.Hit) bo
 	charged := map[naiveQuotaID]string{} // the limit
 	shadows, refused := map[string]bool{}, false
 	for _, q := range h.Quotas {
-		limit := rules.Limit(q.Rule)
+		limit := rules.Limit(q.Limit)
 		if limit == nil || !limit.AppliesToList(l.Name) || limit.Window(q.Window) == nil {
 			continue
 		}
@@ -218,7 +218,7 @@ func (n *naiveShard) charge(rules *ruleset.Rules, l *ruleset.List, h hit.Hit) bo
 	}
 	for name, shadow := range shadows {
 		if shadow {
-			n.shadowed[fold.Shadowed{List: l.Name, Rule: name}]++
+			n.shadowed[fold.Shadowed{List: l.Name, Limit: name}]++
 		}
 	}
 	if refused {
@@ -348,7 +348,7 @@ func drawHit(rt *rapid.T, rules *ruleset.Rules, at time.Time) hit.Hit {
 		for _, limit := range rules.Limits {
 			key := rapid.Uint64Range(1, 2).Draw(rt, "key")
 			for _, w := range limit.Windows {
-				h.Quotas = append(h.Quotas, hit.Quota{Rule: limit.Name, Window: w.ID(), Key: key})
+				h.Quotas = append(h.Quotas, hit.Quota{Limit: limit.Name, Window: w.ID(), Key: key})
 			}
 		}
 		h.Quotas = h.Quotas[:min(len(h.Quotas), hit.MaxQuotas)]
@@ -505,7 +505,7 @@ func foldAll(rt *rapid.T, how string, f *folding) {
 			slices.Reverse(states[:])
 		}
 		state := &states[0]
-		if draw(3, "load") == 0 || state.Producers == nil {
+		if draw(3, "load") == 0 || state.Edges == nil {
 			*state = now
 		}
 		size := len(left)

@@ -25,7 +25,7 @@ type quota struct {
 }
 
 // windowID identifies a calendar window of a limit.
-type windowID struct{ rule, window string }
+type windowID struct{ limit, window string }
 
 // window is a calendar window of a limit, for one list.
 type window struct {
@@ -47,10 +47,10 @@ func (t *tallies) window(rl *ruledList, id windowID) *window {
 	if ok {
 		return w
 	}
-	if l := rl.rules.Limit(id.rule); l != nil && l.AppliesToList(rl.list.Name) {
+	if l := rl.rules.Limit(id.limit); l != nil && l.AppliesToList(rl.list.Name) {
 		if rules := l.Window(id.window); rules != nil {
 			f := fnv.New64a()
-			f.Write([]byte(id.rule + "\x00" + id.window))
+			f.Write([]byte(id.limit + "\x00" + id.window))
 			w = &window{limit: l, rules: rules, hash: f.Sum64()}
 		}
 	}
@@ -81,7 +81,7 @@ func (t *tallies) wantQuotas(p *pending) {
 quotas:
 	for i := range p.hit.Quotas {
 		q := &p.hit.Quotas[i]
-		w := t.window(p.list, windowID{q.Rule, q.Window})
+		w := t.window(p.list, windowID{q.Limit, q.Window})
 		if w == nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func (t *tallies) full(q *quota, channel string) bool {
 // overQuota returns the first limit that refuses a vote, or "" when all have room.
 // Limits in shadow refuse nothing: overQuota counts their refusals, and leaves the
 // limits in t.shadows for charge.
-func (t *tallies) overQuota(p *pending) (rule string) {
+func (t *tallies) overQuota(p *pending) (limit string) {
 	t.shadows = t.shadows[:0]
 	for i := p.quotasFrom; i < p.quotasTo; i++ {
 		q := &t.quotas[i]
@@ -112,13 +112,13 @@ func (t *tallies) overQuota(p *pending) (rule string) {
 		case !t.full(q, p.hit.Channel):
 		case !q.limit.Shadow:
 			t.usedUp(i)
-			rule = cmp.Or(rule, q.limit.Name)
+			limit = cmp.Or(limit, q.limit.Name)
 		case !slices.Contains(t.shadows, q.limit): // once for all of its windows
 			t.shadows = append(t.shadows, q.limit)
-			t.shadowed[Shadowed{List: p.list.list.Name, Rule: q.limit.Name}]++
+			t.shadowed[Shadowed{List: p.list.list.Name, Limit: q.limit.Name}]++
 		}
 	}
-	return rule
+	return limit
 }
 
 // charge uses up the quotas of an accepted vote. It does not charge a limit in
@@ -153,7 +153,7 @@ func (t *tallies) usedQuotas() []hit.UsedQuota {
 	for i, n := range t.used {
 		q := &t.quotas[n]
 		used[i] = hit.UsedQuota{
-			List: t.memos[q.memo].List, Rule: q.limit.Name, Window: q.rules.ID(),
+			List: t.memos[q.memo].List, Limit: q.limit.Name, Window: q.rules.ID(),
 			Start: q.start, Key: q.key, Count: t.values[q.memo],
 		}
 	}

@@ -179,12 +179,12 @@ func (t *tallies) want(d *document, h *hit.Hit, received time.Time) {
 	t.pending = append(t.pending, p)
 }
 
-// decide records the verdict on a hit. rule is the limit that refused it. list is
+// decide records the verdict on a hit. limit is the limit that refused it. list is
 // empty for a hit without a known list.
-func (t *tallies) decide(list string, h *hit.Hit, reason ruleset.Reason, rule string) {
+func (t *tallies) decide(list string, h *hit.Hit, reason ruleset.Reason, limit string) {
 	t.hits[ListReason{List: list, Reason: reason}]++
 	if h.Confirm != 0 {
-		t.verdicts = append(t.verdicts, Verdict{Confirm: h.Confirm, List: list, Item: h.Item, Reason: reason, Rule: rule})
+		t.verdicts = append(t.verdicts, Verdict{Confirm: h.Confirm, List: list, Item: h.Item, Reason: reason, Limit: limit})
 	}
 }
 

@@ -50,7 +50,7 @@ func (n *naivePoll) vote(h hit.Hit) (ruleset.Reason, string) {
 	for _, q := range h.Quotas {
 		for _, l := range n.limits {
 			for _, w := range l.Windows {
-				if l.Name != q.Rule || w.Per != q.Window || n.used[n.quota(q, h.Time)] < w.Max+l.Bonus[h.Channel] {
+				if l.Name != q.Limit || w.Per != q.Window || n.used[n.quota(q, h.Time)] < w.Max+l.Bonus[h.Channel] {
 					continue
 				}
 				if l.Shadow {
@@ -62,13 +62,13 @@ func (n *naivePoll) vote(h hit.Hit) (ruleset.Reason, string) {
 		}
 	}
 	for name := range shadows {
-		n.shadowed[fold.Shadowed{List: n.list.Name, Rule: name}]++
+		n.shadowed[fold.Shadowed{List: n.list.Name, Limit: name}]++
 	}
 	if refusedBy != "" {
 		return ruleset.OverQuota, refusedBy
 	}
 	for _, q := range h.Quotas {
-		if !shadows[q.Rule] {
+		if !shadows[q.Limit] {
 			n.used[n.quota(q, h.Time)]++
 		}
 	}
@@ -92,7 +92,7 @@ func (n *naivePoll) quota(q hit.Quota, at int64) string {
 	case "month":
 		window = t.Format("2006-01")
 	}
-	return fmt.Sprint(q.Rule, " ", q.Window, " ", window, " ", q.Key)
+	return fmt.Sprint(q.Limit, " ", q.Window, " ", window, " ", q.Key)
 }
 
 // calendarWindows is every kind of calendar window.
@@ -138,13 +138,13 @@ func drawVote(rt *rapid.T, rules *ruleset.Rules, id uint64, at time.Time) hit.Hi
 	for _, l := range rules.Limits {
 		key := rapid.Uint64Range(1, 2).Draw(rt, "key")
 		for _, w := range l.Windows {
-			h.Quotas = append(h.Quotas, hit.Quota{Rule: l.Name, Window: w.ID(), Key: key})
+			h.Quotas = append(h.Quotas, hit.Quota{Limit: l.Name, Window: w.ID(), Key: key})
 		}
 	}
 	if rapid.IntRange(0, 4).Draw(rt, "old rules") == 0 {
-		h.Quotas = append(h.Quotas, hit.Quota{Rule: "gone", Window: "day", Key: 1})
+		h.Quotas = append(h.Quotas, hit.Quota{Limit: "gone", Window: "day", Key: 1})
 		if len(rules.Limits) > 0 {
-			h.Quotas = append(h.Quotas, hit.Quota{Rule: rules.Limits[0].Name, Window: "second", Key: 1})
+			h.Quotas = append(h.Quotas, hit.Quota{Limit: rules.Limits[0].Name, Window: "second", Key: 1})
 		}
 	}
 	if rapid.IntRange(0, 9).Draw(rt, "twice") == 0 {
@@ -160,7 +160,7 @@ func drawVote(rt *rapid.T, rules *ruleset.Rules, id uint64, at time.Time) hit.Hi
 func once(h hit.Hit, rules *ruleset.Rules) hit.Hit {
 	var quotas []hit.Quota
 	for _, q := range h.Quotas {
-		if l := rules.Limit(q.Rule); l != nil && l.Window(q.Window) != nil && !slices.Contains(quotas, q) {
+		if l := rules.Limit(q.Limit); l != nil && l.Window(q.Window) != nil && !slices.Contains(quotas, q) {
 			quotas = append(quotas, q)
 		}
 	}
@@ -190,7 +190,7 @@ func TestVotesAgainstNaiveModel(t *testing.T) {
 			h := drawVote(rt, rules, uint64(i+1), at.Add(-late))
 			l.add(h)
 			reason, rule := n.vote(once(h, rules))
-			want = append(want, fold.Verdict{Confirm: h.Confirm, List: "poll", Item: h.Item, Reason: reason, Rule: rule})
+			want = append(want, fold.Verdict{Confirm: h.Confirm, List: "poll", Item: h.Item, Reason: reason, Limit: rule})
 		}
 
 		var got []fold.Verdict
@@ -203,7 +203,7 @@ func TestVotesAgainstNaiveModel(t *testing.T) {
 			keys := map[hit.UsedQuota]bool{}
 			for _, u := range res.Used {
 				start := time.Unix(u.Start, 0).UnixMilli()
-				used[n.quota(hit.Quota{Rule: u.Rule, Window: u.Window, Key: u.Key}, start)] = u.Count
+				used[n.quota(hit.Quota{Limit: u.Limit, Window: u.Window, Key: u.Key}, start)] = u.Count
 				if u.Count = 0; keys[u] {
 					rt.Fatalf("%+v is told twice in one fold", u)
 				}
@@ -222,7 +222,7 @@ func TestVotesAgainstNaiveModel(t *testing.T) {
 			for _, w := range limit.Windows {
 				for _, h := range n.counted {
 					for key := range uint64(3) {
-						name := n.quota(hit.Quota{Rule: limit.Name, Window: w.ID(), Key: key}, h.at)
+						name := n.quota(hit.Quota{Limit: limit.Name, Window: w.ID(), Key: key}, h.at)
 						if !limit.Shadow && n.used[name] >= w.Max {
 							usedUp[name] = n.used[name]
 						}
@@ -273,7 +273,7 @@ func TestTwoEdgesShareAQuota(t *testing.T) {
 				id := uint64(len(votes) + 1)
 				h := hit.Hit{Kind: hit.Vote, List: "poll", Item: fmt.Sprint("option", id%3), Visitor: id, Time: at.UnixMilli(), Confirm: id,
 					Channel: rapid.SampledFrom([]string{"", "partner"}).Draw(rt, "channel"),
-					Quotas:  []hit.Quota{{Rule: "most", Window: span.ID(), Key: rapid.Uint64Range(1, 2).Draw(rt, "key")}}}
+					Quotas:  []hit.Quota{{Limit: "most", Window: span.ID(), Key: rapid.Uint64Range(1, 2).Draw(rt, "key")}}}
 				edges[i], votes[id] = append(edges[i], h), h
 			}
 		}
@@ -404,7 +404,7 @@ func TestVerdicts(t *testing.T) {
 		Limits: []*ruleset.Limit{{Name: "once", By: []ruleset.Dimension{ruleset.ByUser}, Windows: []ruleset.Window{{Max: 1, Per: "campaign"}}}},
 	})
 	asked := func(id uint64, change func(*hit.Hit)) hit.Hit {
-		h := vote("a", id, t0, hit.Quota{Rule: "once", Window: "campaign", Key: 7})
+		h := vote("a", id, t0, hit.Quota{Limit: "once", Window: "campaign", Key: 7})
 		h.Confirm = id
 		if change != nil {
 			change(&h)
@@ -417,7 +417,7 @@ func TestVerdicts(t *testing.T) {
 		asked(3, func(h *hit.Hit) { h.List = "gone" }),
 		asked(4, func(h *hit.Hit) { h.Item = "b" }),
 		asked(5, func(h *hit.Hit) { h.Kind = hit.View }),
-		vote("a", 10, t0, hit.Quota{Rule: "once", Window: "campaign", Key: 7}),
+		vote("a", 10, t0, hit.Quota{Limit: "once", Window: "campaign", Key: 7}),
 	)
 	res := log.results(1)[0]
 	want := []fold.Verdict{ // hits without a list are judged first
@@ -425,12 +425,12 @@ func TestVerdicts(t *testing.T) {
 		{Confirm: 4, List: "poll", Item: "b", Reason: ruleset.UnknownItem},
 		{Confirm: 5, Item: "a", Reason: ruleset.Invalid},
 		{Confirm: 1, List: "poll", Item: "a", Reason: ruleset.Counted},
-		{Confirm: 2, List: "poll", Item: "a", Reason: ruleset.OverQuota, Rule: "once"},
+		{Confirm: 2, List: "poll", Item: "a", Reason: ruleset.OverQuota, Limit: "once"},
 	}
 	if diff := gocmp.Diff(want, res.Verdicts); diff != "" {
 		t.Errorf("verdicts (-want +got)\n%s", diff)
 	}
-	used := []hit.UsedQuota{{List: "poll", Rule: "once", Window: "campaign", Key: 7, Count: 1}}
+	used := []hit.UsedQuota{{List: "poll", Limit: "once", Window: "campaign", Key: 7, Count: 1}}
 	if diff := gocmp.Diff(used, res.Used); diff != "" {
 		t.Errorf("used up (-want +got)\n%s", diff)
 	}

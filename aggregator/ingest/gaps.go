@@ -33,7 +33,7 @@ type gaps map[string]gap
 
 // update takes in the batches that a commit held back, and the last sequences of
 // the edges after it.
-func (g gaps) update(held []fold.Held, producers map[string]uint64, now time.Time) {
+func (g gaps) update(held []fold.Held, applied map[string]uint64, now time.Time) {
 	for _, h := range held {
 		old, known := g[h.Edge]
 		if !known {
@@ -45,7 +45,7 @@ func (g gaps) update(held []fold.Held, producers map[string]uint64, now time.Tim
 		g[h.Edge] = gap{since: old.since, last: now, to: max(old.to, h.Seq), version: max(old.version, h.Version)}
 	}
 	for edge, old := range g {
-		if producers[edge] >= old.to {
+		if applied[edge] >= old.to {
 			delete(g, edge)
 		}
 	}

@@ -5,7 +5,7 @@
 // The position in the store is the only cursor. Whatever goes wrong (a lost reply,
 // another aggregator, a store restored from an older copy, a recreated stream) ends
 // in the same way: load the state, compare it with the log, read on from there.
-// Producer sequences keep batches that are read twice from being counted twice.
+// Sequence numbers of edges keep batches that are read twice from being counted twice.
 package ingest
 
 import (

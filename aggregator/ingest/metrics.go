@@ -102,7 +102,7 @@ func (m *metrics) committed(msgs []fold.Message, res *fold.Result, took time.Dur
 		m.hits.WithLabelValues(o.List, string(o.Reason)).Add(float64(n))
 	}
 	for k, n := range res.Shadowed {
-		m.shadowed.WithLabelValues(k.List, k.Rule).Add(float64(n))
+		m.shadowed.WithLabelValues(k.List, k.Limit).Add(float64(n))
 	}
 	for _, g := range res.Lost {
 		m.lost.Add(float64(g.To - g.From + 1))

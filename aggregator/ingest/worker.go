@@ -407,7 +407,7 @@ func (w *worker) tell(ctx context.Context, res *fold.Result, poisoned []*fold.Me
 		w.in.metrics.rewinds.Inc()
 		w.log.Warn("the store went back, and the log has batches that it counted before; reading the log from its beginning")
 	}
-	w.gaps.update(res.Held, state.Producers, time.Now())
+	w.gaps.update(res.Held, state.Edges, time.Now())
 	w.showGaps()
 }
 

@@ -50,8 +50,8 @@ type Position struct {
 // State is a shard's progress in the log.
 type State struct {
 	Position Position
-	// Producers maps an edge's id to its highest applied batch sequence.
-	Producers map[string]uint64
+	// Edges maps an edge's id to its highest applied batch sequence.
+	Edges map[string]uint64
 	// Rules are the rules in force.
 	Rules InForce
 }
@@ -175,11 +175,11 @@ type Loss struct {
 
 // Commit is the result of a fold: absolute values to write.
 type Commit struct {
-	// From is the position that the values were computed from. To and Producers
+	// From is the position that the values were computed from. To and Edges
 	// replace the old state.
-	From      Position
-	To        Position
-	Producers map[string]uint64 // only the changed ones
+	From  Position
+	To    Position
+	Edges map[string]uint64 // only the changed ones
 	// Rules, unless nil, are the rules in force from here on.
 	Rules *InForce
 	// Losses replace the store's records of the same edges in this shard.
@@ -236,9 +236,9 @@ type Store interface {
 	Load(ctx context.Context, shard int) (State, error)
 	// Position returns only a shard's position.
 	Position(ctx context.Context, shard int) (Position, error)
-	// Producer returns the highest applied batch sequence of an edge in every shard
+	// Applied returns the highest applied batch sequence of an edge in every shard
 	// that has one.
-	Producer(ctx context.Context, edge string) (map[int]uint64, error)
+	Applied(ctx context.Context, edge string) (map[int]uint64, error)
 	// InForce returns the rules in force in each shard.
 	InForce(ctx context.Context) ([]InForce, error)
 	// Read returns the values that a fold needs.

@@ -14,7 +14,7 @@ import (
 
 // four binds four limits, two of rates and two of calendar windows, and returns a
 // hit that all apply to.
-func four(tb testing.TB) (r *Rules, view, vote *Hit) {
+func four(tb testing.TB) (r *Limits, view, vote *Hit) {
 	r, articles, poll := bind(tb, New(1_000_000),
 		&ruleset.Limit{Name: "ip", By: []ruleset.Dimension{ruleset.ByIP}, Windows: []ruleset.Window{{Max: 1e9, Per: "minute"}}},
 		&ruleset.Limit{Name: "visitor", By: []ruleset.Dimension{ruleset.ByVisitor}, Windows: []ruleset.Window{{Max: 1e9, Per: "second"}}},
@@ -43,7 +43,7 @@ func BenchmarkTake(b *testing.B) {
 		}
 		alone = perOp(b)
 	})
-	compare := func(name string, h func() *Hit, r *Rules, quotas func(h *Hit, now time.Time) []hit.Quota) {
+	compare := func(name string, h func() *Hit, r *Limits, quotas func(h *Hit, now time.Time) []hit.Quota) {
 		b.Run(name, func(b *testing.B) {
 			now := noon
 			b.ReportAllocs()

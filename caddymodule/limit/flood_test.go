@@ -130,7 +130,7 @@ func TestNoRoom(t *testing.T) {
 			h := &Hit{List: poll, IP: attacker(1)}
 			quotas, _ := r.AppendQuotas(nil, h, noon, secret)
 			start, _ := w.Period().Bounds(noon.AddDate(0, 0, 1), time.UTC)
-			r.Learn(hit.UsedQuota{List: "poll", Rule: "test", Window: w.ID(), Start: start.Unix(), Key: quotas[0].Key, Count: 5})
+			r.Learn(hit.UsedQuota{List: "poll", Limit: "test", Window: w.ID(), Start: start.Unix(), Key: quotas[0].Key, Count: 5})
 			if d := r.Take(h, quotas, noon.AddDate(0, 0, 1)); d.Refused == nil {
 				t.Error("a key that is used up is admitted")
 			}
@@ -303,10 +303,10 @@ func TestLearnWhatIsOver(t *testing.T) {
 	r, _, poll := bind(t, l, perIP("test", ruleset.Window{Max: 5, Per: "day"}))
 	take(r, &Hit{List: poll, IP: attacker(1)}, noon, 1)
 	for _, used := range []hit.UsedQuota{
-		{List: "poll", Rule: "test", Window: "day", Start: noon.AddDate(0, 0, -1).Truncate(24 * time.Hour).Unix(), Key: 1, Count: 5},
-		{List: "other", Rule: "test", Window: "day", Start: noon.Unix(), Key: 2, Count: 5},
-		{List: "poll", Rule: "other", Window: "day", Start: noon.Unix(), Key: 3, Count: 5},
-		{List: "poll", Rule: "test", Window: "week", Start: noon.Unix(), Key: 4, Count: 5},
+		{List: "poll", Limit: "test", Window: "day", Start: noon.AddDate(0, 0, -1).Truncate(24 * time.Hour).Unix(), Key: 1, Count: 5},
+		{List: "other", Limit: "test", Window: "day", Start: noon.Unix(), Key: 2, Count: 5},
+		{List: "poll", Limit: "other", Window: "day", Start: noon.Unix(), Key: 3, Count: 5},
+		{List: "poll", Limit: "test", Window: "week", Start: noon.Unix(), Key: 4, Count: 5},
 	} {
 		r.Learn(used)
 		if s := l.Stats(); s.Keys != 1 {

@@ -136,7 +136,7 @@ func mix(x uint64) uint64 {
 //
 // A key also depends on list, limit and window, so that the store does not reveal
 // which keys of two of them belong to the same person.
-func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(term calendar.Period, start time.Time) []byte) ([]hit.Quota, bool) {
+func (r *Limits) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func(term calendar.Period, start time.Time) []byte) ([]hit.Quota, bool) {
 	list := r.list(h)
 	if list == nil {
 		return dst, true
@@ -167,7 +167,7 @@ func (r *Rules) AppendQuotas(dst []hit.Quota, h *Hit, now time.Time, secret func
 			mac.Write(s.key)
 			var sum [sha256.Size]byte
 			dst = append(dst, hit.Quota{
-				Rule: bl.limit.Name, Window: w.window.ID(),
+				Limit: bl.limit.Name, Window: w.window.ID(),
 				Key: binary.BigEndian.Uint64(mac.Sum(sum[:0])),
 			})
 		}

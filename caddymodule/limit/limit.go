@@ -26,7 +26,7 @@
 //
 // This edge alone counts views, under a hash that has no meaning outside this
 // process. It counts the calendar windows of a vote under the keys of its quotas,
-// which all edges share and aggregators count exactly: [Rules.Learn] adopts the
+// which all edges share and aggregators count exactly: [Limits.Learn] adopts the
 // aggregators' counts.
 //
 // # Too many keys

@@ -20,7 +20,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // bind returns limits of the list articles, of pages, and of the list poll, of
 // votes.
-func bind(tb testing.TB, l *Limiter, limits ...*ruleset.Limit) (r *Rules, articles, poll *ruleset.List) {
+func bind(tb testing.TB, l *Limiter, limits ...*ruleset.Limit) (r *Limits, articles, poll *ruleset.List) {
 	tb.Helper()
 	rs := ruleset.MustCompile(ruleset.Config{
 		Lists:  []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/{id}"}}, {Name: "poll", Votes: &ruleset.Votes{Options: []string{"*"}}}},
@@ -34,7 +34,7 @@ func perUser(name string, windows ...ruleset.Window) *ruleset.Limit {
 }
 
 // take counts how many of n hits are admitted.
-func take(r *Rules, h *Hit, now time.Time, n int) (admitted int) {
+func take(r *Limits, h *Hit, now time.Time, n int) (admitted int) {
 	for range n {
 		if d := r.Take(h, nil, now); d.Refused == nil {
 			admitted++
@@ -229,7 +229,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		perUser("a", ruleset.Window{Max: 10, Per: "second"}, ruleset.Window{Max: 50, Per: "day"}),
 		{Name: "b", By: []ruleset.Dimension{ruleset.ByItem, ruleset.ByChannel}, Windows: []ruleset.Window{{Max: 5, Per: "hour"}}, Shadow: true},
 	}
-	var current atomic.Pointer[Rules]
+	var current atomic.Pointer[Limits]
 	r, articles, poll := bind(t, l, limits...)
 	current.Store(r)
 	var wg sync.WaitGroup
@@ -254,7 +254,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				case 4:
 					for _, q := range quotas {
 						start, _ := limits[0].Window("day").Period().Bounds(now, time.UTC)
-						r.Learn(hit.UsedQuota{List: "poll", Rule: q.Rule, Window: q.Window, Key: q.Key, Start: start.Unix(), Count: 50})
+						r.Learn(hit.UsedQuota{List: "poll", Limit: q.Limit, Window: q.Window, Key: q.Key, Start: start.Unix(), Count: 50})
 					}
 				case 5:
 					l.Stats()
@@ -351,7 +351,7 @@ func TestAppendQuotas(t *testing.T) {
 		t.Error("two lists have the same key")
 	}
 
-	before := []hit.Quota{{Rule: "before"}}
+	before := []hit.Quota{{Limit: "before"}}
 	if got, ok := one.AppendQuotas(before, h, noon, func(p calendar.Period, start time.Time) []byte {
 		if p == calendar.Month {
 			return nil

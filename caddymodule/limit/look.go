@@ -20,7 +20,7 @@ type State struct {
 // Look returns the counts of the hit's key in each window of a limit, and charges
 // nothing. It returns nil if no limit of that name applies to the hit. quotas are
 // as for Take.
-func (r *Rules) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time) []State {
+func (r *Limits) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time) []State {
 	list := r.list(h)
 	if list == nil {
 		return nil
@@ -50,7 +50,7 @@ func (r *Rules) Look(limitName string, h *Hit, quotas []hit.Quota, now time.Time
 
 // Reset forgets the hit's key in each window of a limit, and reports whether any
 // window held it. It does not change estimates or the counts of aggregators.
-func (r *Rules) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
+func (r *Limits) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
 	list := r.list(h)
 	if list == nil {
 		return false
@@ -72,7 +72,7 @@ func (r *Rules) Reset(limitName string, h *Hit, quotas []hit.Quota) bool {
 
 // Learn adopts an aggregator's count: key has had at least n hits in that window.
 // It ignores past windows, and limits missing from this configuration.
-func (r *Rules) Learn(used hit.UsedQuota) {
+func (r *Limits) Learn(used hit.UsedQuota) {
 	list := r.lists[used.List]
 	if list == nil || used.Count <= 0 {
 		return
@@ -81,7 +81,7 @@ func (r *Rules) Learn(used hit.UsedQuota) {
 		bl := &list.limits[i]
 		for j := range bl.windows {
 			w := &bl.windows[j]
-			if bl.limit.Name == used.Rule && !w.isRate && w.window.ID() == used.Window {
+			if bl.limit.Name == used.Limit && !w.isRate && w.window.ID() == used.Window {
 				m := mark{bl: bl, w: w, key: bl.key(w, used.Key), bounds: bounds{used.Start, never}}
 				m.learn(r.limiter, used.Count)
 			}

@@ -46,7 +46,7 @@ type play struct {
 	seed  uint64
 	log   func(format string, args ...any)
 	now   time.Time
-	rules *Rules
+	rules *Limits
 	model *model
 	l     *Limiter
 	taken []taken
@@ -348,14 +348,14 @@ func (p *play) learn(t *testing.T, h *Hit) {
 	}
 	q := pick(p, quotas)
 	n := p.Int64N(6)
-	limit := p.model.rules.Limit(q.Rule)
+	limit := p.model.rules.Limit(q.Limit)
 	start, end := limit.Window(q.Window).Period().Bounds(p.now, h.List.Location())
 	if !end.IsZero() {
 		switch p.IntN(6) {
 		case 0: // another edge's clock is ahead
 			start = end
 			for _, ahead := range p.quotas(t, h, start) {
-				if ahead.Rule == q.Rule && ahead.Window == q.Window {
+				if ahead.Limit == q.Limit && ahead.Window == q.Window {
 					q = ahead
 				}
 			}
@@ -363,7 +363,7 @@ func (p *play) learn(t *testing.T, h *Hit) {
 			start = start.Add(-time.Second)
 		}
 	}
-	used := hit.UsedQuota{List: h.List.Name, Rule: q.Rule, Window: q.Window, Key: q.Key, Count: n}
+	used := hit.UsedQuota{List: h.List.Name, Limit: q.Limit, Window: q.Window, Key: q.Key, Count: n}
 	if start.IsZero() {
 		start = p.now
 	} else {
@@ -371,7 +371,7 @@ func (p *play) learn(t *testing.T, h *Hit) {
 	}
 	p.log("%v learn %+v of %+v", p.now, used, h)
 	p.rules.Learn(used)
-	for _, w := range p.model.windows(h, q.Rule, start) {
+	for _, w := range p.model.windows(h, q.Limit, start) {
 		if !w.window.IsRate() && w.window.ID() == q.Window {
 			w.learn(start, n)
 		}

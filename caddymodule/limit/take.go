@@ -48,7 +48,7 @@ type mark struct {
 
 // marks finds the windows of h and their keys, without bounds if now is zero. A
 // limit's name restricts them to that limit.
-func (l *Limiter) marks(s *scratch, list *listRules, h *Hit, quotas []hit.Quota, now time.Time, only string) {
+func (l *Limiter) marks(s *scratch, list *listLimits, h *Hit, quotas []hit.Quota, now time.Time, only string) {
 	s.marks = s.marks[:0]
 	clear(s.locks[:])
 	for i := range list.limits {
@@ -78,7 +78,7 @@ func (l *Limiter) marks(s *scratch, list *listRules, h *Hit, quotas []hit.Quota,
 // quotaKey returns the key of the quota for a window, or base if there is none.
 func quotaKey(quotas []hit.Quota, limit string, w *ruleset.Window, base uint64) uint64 {
 	for i := range quotas {
-		if q := &quotas[i]; q.Window == w.ID() && q.Rule == limit {
+		if q := &quotas[i]; q.Window == w.ID() && q.Limit == limit {
 			return q.Key
 		}
 	}
@@ -109,7 +109,7 @@ func (l *Limiter) unlock(s *scratch) {
 
 // Take charges a hit to all limits that apply, or to none if one refuses it.
 // quotas are the result of AppendQuotas; nil for a view.
-func (r *Rules) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision {
+func (r *Limits) Take(h *Hit, quotas []hit.Quota, now time.Time) Decision {
 	var d Decision
 	list := r.list(h)
 	if list == nil {
@@ -310,7 +310,7 @@ func (m *mark) reset(left float64) time.Duration {
 // passed to Take, and shadowed are the limits in shadow from its decision.
 // Charges to an estimate stay. A bucket that has refilled since then has room for
 // one hit too many for a while.
-func (r *Rules) Undo(h *Hit, quotas []hit.Quota, at time.Time, shadowed ...*ruleset.Limit) {
+func (r *Limits) Undo(h *Hit, quotas []hit.Quota, at time.Time, shadowed ...*ruleset.Limit) {
 	list := r.list(h)
 	if list == nil {
 		return

@@ -24,7 +24,7 @@ func TestFollow(t *testing.T) {
 	o := New(func(u hit.UsedQuota) { heard <- u }, zap.NewNop())
 	publish := func(nc *nats.Conn, rule string) {
 		t.Helper()
-		data, _ := json.Marshal(hit.Outcomes{Used: []hit.UsedQuota{{Rule: rule}}})
+		data, _ := json.Marshal(hit.Outcomes{Used: []hit.UsedQuota{{Limit: rule}}})
 		if err := errors.Join(nc.Flush(), nc.Publish(hit.SubjectOutcomes, data), nc.Flush()); err != nil {
 			t.Fatal(err)
 		}
@@ -33,8 +33,8 @@ func TestFollow(t *testing.T) {
 		t.Helper()
 		select {
 		case u := <-heard:
-			if u.Rule != want {
-				t.Errorf("heard %q, want %q", u.Rule, want)
+			if u.Limit != want {
+				t.Errorf("heard %q, want %q", u.Limit, want)
 			}
 		case <-time.After(patience):
 			t.Fatalf("%q was not heard", want)

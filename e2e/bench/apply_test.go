@@ -139,7 +139,7 @@ func applied(t testing.TB, nc *nats.Conn, s store.Store, seqs []uint64) time.Dur
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range tick.C {
-		got, err := s.Producer(ctx, "bench")
+		got, err := s.Applied(ctx, "bench")
 		if err != nil {
 			t.Fatal(err)
 		}

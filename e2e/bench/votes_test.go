@@ -53,7 +53,7 @@ func ballot(n int, end time.Time) (votes []hit.Hit, counted int64) {
 		votes[i] = hit.Hit{Kind: hit.Vote, List: "poll", Item: fmt.Sprint("option-", rng.IntN(options)), Visitor: user, Time: at.UnixMilli()}
 		room := true
 		for w := range windows {
-			votes[i].Quotas = append(votes[i].Quotas, hit.Quota{Rule: "user", Window: windows[w].ID(), Key: user})
+			votes[i].Quotas = append(votes[i].Quotas, hit.Quota{Limit: "user", Window: windows[w].ID(), Key: user})
 			start, _ := windows[w].Period().Bounds(at, time.UTC)
 			room = room && used[quota{windows[w].ID(), start.Unix(), user}] < windows[w].Max
 		}

@@ -39,7 +39,7 @@ func (w *world) makeVote(h *hit.Hit) {
 	h.Kind, h.List = hit.Vote, "poll"
 	key := w.rng.Uint64N(voters)
 	for _, window := range w.rules.Limits[0].Windows {
-		h.Quotas = append(h.Quotas, hit.Quota{Rule: limitName, Window: window.ID(), Key: key})
+		h.Quotas = append(h.Quotas, hit.Quota{Limit: limitName, Window: window.ID(), Key: key})
 	}
 }
 

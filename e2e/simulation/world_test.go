@@ -124,7 +124,7 @@ func newWorld(seed uint64, d design) *world {
 
 // applied returns the highest batch of an edge in the counts.
 func (w *world) applied(e *edge) uint64 {
-	applied, err := w.store.Producer(ctx, e.id)
+	applied, err := w.store.Applied(ctx, e.id)
 	if err != nil {
 		panic(err)
 	}

@@ -55,7 +55,7 @@ func New(shards int) *Store {
 
 func newShard() *shard {
 	return &shard{
-		state:    store.State{Producers: map[string]uint64{}},
+		state:    store.State{Edges: map[string]uint64{}},
 		losses:   map[string]store.Loss{},
 		memos:    map[store.Memo]uint32{},
 		items:    map[string]map[string]store.Item{},
@@ -79,7 +79,7 @@ func (h *shard) clone() *shard {
 
 func (h *shard) cloneState() store.State {
 	state := h.state
-	state.Producers = maps.Clone(h.state.Producers)
+	state.Edges = maps.Clone(h.state.Edges)
 	return state
 }
 
@@ -156,11 +156,11 @@ func (s *Store) Position(_ context.Context, shardID int) (p store.Position, err 
 	return p, err
 }
 
-// Producer implements [store.Store].
-func (s *Store) Producer(_ context.Context, edge string) (map[int]uint64, error) {
+// Applied implements [store.Store].
+func (s *Store) Applied(_ context.Context, edge string) (map[int]uint64, error) {
 	seqs := map[int]uint64{}
 	err := s.each(func(i int, h *shard) {
-		if seq, ok := h.state.Producers[edge]; ok {
+		if seq, ok := h.state.Edges[edge]; ok {
 			seqs[i] = seq
 		}
 	})
@@ -257,7 +257,7 @@ func (s *Store) Commit(_ context.Context, shardID int, c *store.Commit) error {
 		return store.ErrConflict
 	}
 	h.state.Position = c.To
-	maps.Copy(h.state.Producers, c.Producers)
+	maps.Copy(h.state.Edges, c.Edges)
 	if c.Rules != nil {
 		h.state.Rules = *c.Rules
 	}

@@ -22,7 +22,7 @@ func TestSnapshotIsACopy(t *testing.T) {
 	write := func(from, to uint64, views int64) {
 		t.Helper()
 		err := s.Commit(context.Background(), 0, &store.Commit{
-			From: store.Position{Seq: from}, To: store.Position{Seq: to}, Producers: map[string]uint64{"edge": to},
+			From: store.Position{Seq: from}, To: store.Position{Seq: to}, Edges: map[string]uint64{"edge": to},
 			Scores: map[store.Set]map[string]store.Tally{set: {"a": {Views: views}}},
 		})
 		if err != nil {
@@ -38,7 +38,7 @@ func TestSnapshotIsACopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state.Position.Seq != 1 || state.Producers["edge"] != 1 {
+		if state.Position.Seq != 1 || state.Edges["edge"] != 1 {
 			t.Errorf("restored to %+v", state)
 		}
 		top, err := s.Top(context.Background(), set, 1)

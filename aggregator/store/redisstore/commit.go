@@ -98,9 +98,9 @@ func (s *Store) damaged(ctx context.Context, h *shard, cause error) error {
 }
 
 func stateArgs(h *shard, c *store.Commit) []any {
-	args := make([]any, 0, 12+2*len(c.Producers))
+	args := make([]any, 0, 12+2*len(c.Edges))
 	args = append(args, "hset", h.keys.state(), fieldSeq, c.To.Seq, fieldFingerprint, c.To.Fingerprint, fieldVersion, c.To.Version)
-	for edge, seq := range c.Producers {
+	for edge, seq := range c.Edges {
 		args = append(args, fieldProducer+edge, seq)
 	}
 	if c.Rules != nil {

@@ -132,7 +132,7 @@ func TestFlushIsAConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state.Position != (store.Position{}) || len(state.Producers) != 0 {
+	if state.Position != (store.Position{}) || len(state.Edges) != 0 {
 		t.Errorf("after the flush the state is %+v", state)
 	}
 	same(t, "after the flush", memos(t, s, 0, 1, 2), []int64{-1, -1})

@@ -103,7 +103,7 @@ func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
 		return store.State{}, err
 	}
 	fields := all.Val()
-	state := store.State{Producers: make(map[string]uint64, len(fields))}
+	state := store.State{Edges: make(map[string]uint64, len(fields))}
 	state.Position, err = parsePosition(h, []string{fields[fieldSeq], fields[fieldFingerprint], fields[fieldVersion], fields[fieldDamaged]})
 	if err != nil {
 		return store.State{}, err
@@ -116,7 +116,7 @@ func (s *Store) load(ctx context.Context, h *shard) (store.State, error) {
 		if !ok {
 			continue
 		}
-		if state.Producers[edge], err = strconv.ParseUint(value, 10, 64); err != nil {
+		if state.Edges[edge], err = strconv.ParseUint(value, 10, 64); err != nil {
 			return store.State{}, fmt.Errorf("field %s of %s: %w", field, h.keys.state(), err)
 		}
 	}
@@ -205,8 +205,8 @@ func (s *Store) Position(ctx context.Context, n int) (store.Position, error) {
 	return parsePosition(h, cmd.Val())
 }
 
-// Producer implements [store.Store].
-func (s *Store) Producer(ctx context.Context, edge string) (map[int]uint64, error) {
+// Applied implements [store.Store].
+func (s *Store) Applied(ctx context.Context, edge string) (map[int]uint64, error) {
 	cmds := make([]*redis.StringCmd, len(s.shards))
 	_, err := s.reader.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, h := range s.shards {

@@ -82,7 +82,7 @@ func (w *write) state(c *store.Commit) error {
 			return err
 		}
 	}
-	for edge, seq := range c.Producers {
+	for edge, seq := range c.Edges {
 		err := w.exec("INSERT INTO producer (edge, shard, seq) VALUES (?, ?, ?) ON CONFLICT (edge, shard) DO UPDATE SET seq = excluded.seq",
 			edge, w.shard, int64(seq))
 		if err != nil {

@@ -107,7 +107,7 @@ func commitForever(path string) error {
 			return err
 		}
 		n := from.Seq + 1
-		c := &store.Commit{From: from, To: store.Position{Seq: n}, Producers: map[string]uint64{"edge": n}, Rules: &store.InForce{Revision: n}}
+		c := &store.Commit{From: from, To: store.Position{Seq: n}, Edges: map[string]uint64{"edge": n}, Rules: &store.InForce{Revision: n}}
 		c.Drop = []store.Set{seeded} // written anew each time
 		c.Scores = map[store.Set]map[string]store.Tally{all: {}, seeded: {fmt.Sprint("item", n): {Score: float64(n)}}}
 		c.Totals = map[store.Set]store.Totals{all: {Views: int64(n)}}
@@ -164,8 +164,8 @@ func TestKill(t *testing.T) {
 		if n < uint64(last) {
 			t.Fatalf("round %d: commit %d was acknowledged, the store is at %d", round, last, n)
 		}
-		if state.Producers["edge"] != n {
-			t.Errorf("round %d: at %d the edge is at %d", round, n, state.Producers["edge"])
+		if state.Edges["edge"] != n {
+			t.Errorf("round %d: at %d the edge is at %d", round, n, state.Edges["edge"])
 		}
 		have, err := s.Read(t.Context(), 0, &store.Want{
 			Memos:  []store.Memo{{List: "articles", Term: calendar.Day, Key: 0}, {List: "articles", Term: calendar.Day, Key: 49}},

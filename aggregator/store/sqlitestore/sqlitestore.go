@@ -159,7 +159,7 @@ func (s *Store) update(ctx context.Context, fn func(*session) error) error {
 
 // Load implements [store.Store].
 func (s *Store) Load(ctx context.Context, n int) (store.State, error) {
-	state := store.State{Producers: map[string]uint64{}}
+	state := store.State{Edges: map[string]uint64{}}
 	if err := s.checkShard(n); err != nil {
 		return store.State{}, err
 	}
@@ -174,7 +174,7 @@ func (s *Store) Load(ctx context.Context, n int) (store.State, error) {
 			var edge string
 			var seq int64
 			err := r.Scan(&edge, &seq)
-			state.Producers[edge] = uint64(seq)
+			state.Edges[edge] = uint64(seq)
 			return err
 		})
 	})
@@ -228,8 +228,8 @@ func (s *Store) Position(ctx context.Context, n int) (p store.Position, err erro
 	return p, nil
 }
 
-// Producer implements [store.Store].
-func (s *Store) Producer(ctx context.Context, edge string) (map[int]uint64, error) {
+// Applied implements [store.Store].
+func (s *Store) Applied(ctx context.Context, edge string) (map[int]uint64, error) {
 	seqs := map[int]uint64{}
 	err := s.view(ctx, func(se *session) error {
 		return se.each("SELECT shard, seq FROM producer WHERE edge = ?", []any{edge}, func(r *sql.Rows) error {

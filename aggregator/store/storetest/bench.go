@@ -72,11 +72,11 @@ func Benchmark(b *testing.B, s store.Store, batch int) {
 
 		c := &store.Commit{
 			From: shards[shard], To: store.Position{Seq: shards[shard].Seq + 1, Fingerprint: random.Uint64()},
-			Producers: map[string]uint64{"edge": uint64(round)},
-			Items:     map[string]map[string]store.Item{list: {}},
-			Scores:    map[store.Set]map[string]store.Tally{},
-			Totals:    map[store.Set]store.Totals{},
-			Visitors:  map[store.Set][]uint64{},
+			Edges:    map[string]uint64{"edge": uint64(round)},
+			Items:    map[string]map[string]store.Item{list: {}},
+			Scores:   map[store.Set]map[string]store.Tally{},
+			Totals:   map[store.Set]store.Totals{},
+			Visitors: map[store.Set][]uint64{},
 		}
 		counted := map[uint64]bool{}
 		for i, h := range hits {

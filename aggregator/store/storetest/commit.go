@@ -18,9 +18,9 @@ var counting, scored = store.Set{List: "articles", Name: "day:20261120T000000Z"}
 func testEmpty(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 2), t.Context()
 	state := must[store.State](t)(s.Load(ctx, 1))
-	equal(t, "state", state, store.State{Producers: map[string]uint64{}})
+	equal(t, "state", state, store.State{Edges: map[string]uint64{}})
 	equal(t, "position", must[store.Position](t)(s.Position(ctx, 0)), store.Position{})
-	equal(t, "producer", must[map[int]uint64](t)(s.Producer(ctx, "edge")), map[int]uint64{})
+	equal(t, "edges", must[map[int]uint64](t)(s.Applied(ctx, "edge")), map[int]uint64{})
 	have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
 		Memos:  []store.Memo{{List: "articles", Term: calendar.Day, Key: 1}},
 		Items:  map[string][]string{"articles": {"a"}},
@@ -63,25 +63,25 @@ func testState(t *testing.T, b Backend) {
 	s, ctx := b.open(t, 3), t.Context()
 	// The highest values: neither may lose bits in a signed or a floating number.
 	first := store.Position{Seq: 1 << 62, Fingerprint: math.MaxUint64, Version: math.MaxUint64 - 1}
-	err := s.Commit(ctx, 1, &store.Commit{To: first, Producers: map[string]uint64{"a": 1, "b": math.MaxUint64}})
+	err := s.Commit(ctx, 1, &store.Commit{To: first, Edges: map[string]uint64{"a": 1, "b": math.MaxUint64}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "state", must[store.State](t)(s.Load(ctx, 1)),
-		store.State{Position: first, Producers: map[string]uint64{"a": 1, "b": math.MaxUint64}})
+		store.State{Position: first, Edges: map[string]uint64{"a": 1, "b": math.MaxUint64}})
 
 	second := store.Position{Seq: 1<<62 + 1, Fingerprint: 1}
-	if err := s.Commit(ctx, 1, &store.Commit{From: first, To: second, Producers: map[string]uint64{"a": 2}}); err != nil {
+	if err := s.Commit(ctx, 1, &store.Commit{From: first, To: second, Edges: map[string]uint64{"a": 2}}); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "position", must[store.Position](t)(s.Position(ctx, 1)), second)
 	equal(t, "state after a second commit", must[store.State](t)(s.Load(ctx, 1)),
-		store.State{Position: second, Producers: map[string]uint64{"a": 2, "b": math.MaxUint64}})
+		store.State{Position: second, Edges: map[string]uint64{"a": 2, "b": math.MaxUint64}})
 
-	if err := s.Commit(ctx, 2, &store.Commit{To: first, Producers: map[string]uint64{"a": 7}}); err != nil {
+	if err := s.Commit(ctx, 2, &store.Commit{To: first, Edges: map[string]uint64{"a": 7}}); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Producer(ctx, "a")), map[int]uint64{1: 2, 2: 7})
+	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Applied(ctx, "a")), map[int]uint64{1: 2, 2: 7})
 
 	// Reading a log again from its beginning takes the position back, but not the
 	// counts.
@@ -89,7 +89,7 @@ func testState(t *testing.T, b Backend) {
 		t.Fatal(err)
 	}
 	equal(t, "state after going back", must[store.State](t)(s.Load(ctx, 1)),
-		store.State{Producers: map[string]uint64{"a": 2, "b": math.MaxUint64}})
+		store.State{Edges: map[string]uint64{"a": 2, "b": math.MaxUint64}})
 	if err := s.Commit(ctx, 1, &store.Commit{To: first}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func testInForce(t *testing.T, b Backend) {
 		step.commit(store.Commit{Rules: &step.rules})
 		all[step.shard] = step.rules
 		check()
-		step.commit(store.Commit{Producers: map[string]uint64{"edge": 1}}) // leaves them as they are
+		step.commit(store.Commit{Edges: map[string]uint64{"edge": 1}}) // leaves them as they are
 		check()
 	}
 	// Reading the log again from its beginning leaves the rules, like the counts.
@@ -158,7 +158,7 @@ func testConflict(t *testing.T, b Backend) {
 		c.From = from
 		wantConflict(t, s.Commit(ctx, 0, c))
 	}
-	equal(t, "state", must[store.State](t)(s.Load(ctx, 0)), store.State{Position: here, Producers: map[string]uint64{}})
+	equal(t, "state", must[store.State](t)(s.Load(ctx, 0)), store.State{Position: here, Edges: map[string]uint64{}})
 	nothingOf(t, w, everything(store.Position{}, 5))
 	equal(t, "score", w.read(store.Want{Scores: map[store.Set][]string{scored: {"a"}}}).Scores[scored], []store.Tally{{Score: 2}})
 	w.scores(scored, map[string]float64{"a": 3}) // a conflict leaves the shard usable
@@ -168,15 +168,15 @@ func testConflict(t *testing.T, b Backend) {
 func everything(to store.Position, value int64) *store.Commit {
 	set := store.Set{List: "everything", Name: "set"}
 	return &store.Commit{
-		To:        to,
-		Producers: map[string]uint64{"everything": uint64(value)},
-		Rules:     &store.InForce{Revision: uint64(value), ID: hit.RulesIDOf([]byte("everything"))},
-		Losses:    []store.Loss{{Edge: "everything", From: 1, To: uint64(value), Batches: uint64(value)}},
-		Memos:     []store.MemoValue{{Memo: everyMemo(1), Value: uint32(value)}},
-		Items:     map[string]map[string]store.Item{"everything": {"item": {First: value, Last: value}}},
-		Scores:    map[store.Set]map[string]store.Tally{set: {"item": {Score: float64(value), Uniques: value}}},
-		Totals:    map[store.Set]store.Totals{set: {Views: value}},
-		Visitors:  map[store.Set][]uint64{set: {uint64(value)}},
+		To:       to,
+		Edges:    map[string]uint64{"everything": uint64(value)},
+		Rules:    &store.InForce{Revision: uint64(value), ID: hit.RulesIDOf([]byte("everything"))},
+		Losses:   []store.Loss{{Edge: "everything", From: 1, To: uint64(value), Batches: uint64(value)}},
+		Memos:    []store.MemoValue{{Memo: everyMemo(1), Value: uint32(value)}},
+		Items:    map[string]map[string]store.Item{"everything": {"item": {First: value, Last: value}}},
+		Scores:   map[store.Set]map[string]store.Tally{set: {"item": {Score: float64(value), Uniques: value}}},
+		Totals:   map[store.Set]store.Totals{set: {Views: value}},
+		Visitors: map[store.Set][]uint64{set: {uint64(value)}},
 	}
 }
 
@@ -205,7 +205,7 @@ func nothingOf(t testing.TB, w *writer, c *store.Commit) {
 	equal(t, "its visitors", must[int64](t)(w.s.Visitors(t.Context(), set)), int64(0))
 	equal(t, "its losses", len(must[[]store.Loss](t)(w.s.Losses(t.Context()))), 0)
 	equal(t, "its rules", must[[]store.InForce](t)(w.s.InForce(t.Context()))[w.shard], store.InForce{})
-	equal(t, "its edge", must[map[int]uint64](t)(w.s.Producer(t.Context(), "everything")), map[int]uint64{})
+	equal(t, "its edge", must[map[int]uint64](t)(w.s.Applied(t.Context(), "everything")), map[int]uint64{})
 }
 
 func testConcurrentCommitters(t *testing.T, b Backend) {
@@ -247,7 +247,7 @@ func testConcurrentCommitters(t *testing.T, b Backend) {
 		}
 		at = store.Position{Seq: uint64(round + 1), Fingerprint: uint64(winner)}
 		equal(t, "state", must[store.State](t)(s.Load(ctx, 0)),
-			store.State{Position: at, Producers: map[string]uint64{"everything": uint64(winner)}, Rules: inForce(uint64(winner), "everything")})
+			store.State{Position: at, Edges: map[string]uint64{"everything": uint64(winner)}, Rules: inForce(uint64(winner), "everything")})
 		set := store.Set{List: "everything", Name: "set"}
 		have := must[*store.Have](t)(s.Read(ctx, 0, &store.Want{
 			Memos:  []store.Memo{everyMemo(1)},

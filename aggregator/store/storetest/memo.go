@@ -111,11 +111,11 @@ func testManyEntries(t *testing.T, b Backend) {
 	const n = 9_000
 	other := store.Set{List: "articles", Name: "published"}
 	c := store.Commit{
-		Producers: map[string]uint64{},
-		Items:     map[string]map[string]store.Item{"articles": {}},
-		Scores:    map[store.Set]map[string]store.Tally{scored: {}, other: {}},
-		Totals:    map[store.Set]store.Totals{},
-		Visitors:  map[store.Set][]uint64{},
+		Edges:    map[string]uint64{},
+		Items:    map[string]map[string]store.Item{"articles": {}},
+		Scores:   map[store.Set]map[string]store.Tally{scored: {}, other: {}},
+		Totals:   map[store.Set]store.Totals{},
+		Visitors: map[store.Set][]uint64{},
 	}
 	want := store.Want{Items: map[string][]string{}, Scores: map[store.Set][]string{}}
 	var items []string
@@ -133,7 +133,7 @@ func testManyEntries(t *testing.T, b Backend) {
 			set := store.Set{List: "articles", Name: fmt.Sprint("set", i)}
 			c.Totals[set] = store.Totals{Views: int64(i)}
 			want.Totals = append(want.Totals, set)
-			c.Producers[fmt.Sprint("edge", i)] = uint64(i) + 1
+			c.Edges[fmt.Sprint("edge", i)] = uint64(i) + 1
 		}
 	}
 	want.Items["articles"] = items
@@ -149,7 +149,7 @@ func testManyEntries(t *testing.T, b Backend) {
 	for i, set := range want.Totals {
 		equal(t, set.Name, have.Totals[i], c.Totals[set])
 	}
-	equal(t, "producers", must[store.State](t)(s.Load(ctx, 0)).Producers, c.Producers)
+	equal(t, "edges", must[store.State](t)(s.Load(ctx, 0)).Edges, c.Edges)
 	equal(t, "size", must[int64](t)(s.Size(ctx, other)), int64(n))
 	top := must[[][]store.Entry](t)(s.Top(ctx, scored, n))[0]
 	equal(t, "length of the top", len(top), n)

@@ -100,13 +100,13 @@ func (p *twin) staleCommit(rt *rapid.T) {
 
 func (p *twin) draw(rt *rapid.T, shard int) *store.Commit {
 	c := &store.Commit{
-		To:        store.Position{Seq: rapid.Uint64Range(1, 1<<62).Draw(rt, "seq"), Fingerprint: rapid.Uint64().Draw(rt, "fingerprint")},
-		Producers: rapid.MapOfN(rapid.SampledFrom(p.edges), rapid.Uint64Min(1), 0, 2).Draw(rt, "producers"),
-		Items:     map[string]map[string]store.Item{},
-		Scores:    map[store.Set]map[string]store.Tally{},
-		Totals:    map[store.Set]store.Totals{},
-		Visitors:  map[store.Set][]uint64{},
-		Scale:     map[store.Set]int{},
+		To:       store.Position{Seq: rapid.Uint64Range(1, 1<<62).Draw(rt, "seq"), Fingerprint: rapid.Uint64().Draw(rt, "fingerprint")},
+		Edges:    rapid.MapOfN(rapid.SampledFrom(p.edges), rapid.Uint64Min(1), 0, 2).Draw(rt, "edges"),
+		Items:    map[string]map[string]store.Item{},
+		Scores:   map[store.Set]map[string]store.Tally{},
+		Totals:   map[store.Set]store.Totals{},
+		Visitors: map[store.Set][]uint64{},
+		Scale:    map[store.Set]int{},
 	}
 	if rapid.IntRange(0, 2).Draw(rt, "rules") == 0 {
 		c.Rules = &store.InForce{Revision: rapid.Uint64().Draw(rt, "revision"), ID: hit.RulesID{rapid.Byte().Draw(rt, "document")}}
@@ -201,7 +201,7 @@ func (p *twin) compare(rt *rapid.T) {
 		inForce, err := s.InForce(ctx)
 		add(inForce, err)
 		for _, edge := range append(p.edges, "stranger") {
-			seqs, err := s.Producer(ctx, edge)
+			seqs, err := s.Applied(ctx, edge)
 			add(seqs, err)
 		}
 		for _, set := range p.sets {

@@ -78,7 +78,7 @@ func testReopen(t *testing.T, b Backend) {
 	w.s = s
 	equal(t, "shards", s.Shards(), 2)
 	equal(t, "state", must[store.State](t)(s.Load(ctx, 1)), before)
-	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Producer(ctx, "everything")), map[int]uint64{1: 4})
+	equal(t, "an edge's sequences", must[map[int]uint64](t)(s.Applied(ctx, "everything")), map[int]uint64{1: 4})
 	set := store.Set{List: "everything", Name: "set"}
 	have := w.read(store.Want{
 		Memos:  []store.Memo{everyMemo(1), everyMemo(2)},

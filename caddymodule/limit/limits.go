@@ -10,16 +10,16 @@ import (
 	"github.com/hotboard/hotboard/ruleset"
 )
 
-// Rules are the limits of one configuration. They are safe for concurrent use.
-type Rules struct {
+// Limits are the limits of one configuration. They are safe for concurrent use.
+type Limits struct {
 	limiter  *Limiter
-	lists    map[string]*listRules
+	lists    map[string]*listLimits
 	counters []*counter
 	released atomic.Bool
 }
 
-// listRules are the limits for some or all hits of a list.
-type listRules struct {
+// listLimits are the limits for some or all hits of a list.
+type listLimits struct {
 	zone   *time.Location
 	limits []boundLimit
 }
@@ -46,12 +46,12 @@ type boundWindow struct {
 // Configurations may overlap, so that a new one inherits the counts of the old
 // one: it does so if the limit has the same name, dimensions and prefixes, the
 // window the same length, and a rate the same max and burst.
-func (l *Limiter) Bind(limits []*ruleset.Limit, lists []*ruleset.List) *Rules {
-	r := &Rules{limiter: l, lists: make(map[string]*listRules, len(lists))}
+func (l *Limiter) Bind(limits []*ruleset.Limit, lists []*ruleset.List) *Limits {
+	r := &Limits{limiter: l, lists: make(map[string]*listLimits, len(lists))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, list := range lists {
-		lr := &listRules{zone: list.Location()}
+		lr := &listLimits{zone: list.Location()}
 		if lr.zone == nil {
 			lr.zone = time.UTC
 		}
@@ -66,7 +66,7 @@ func (l *Limiter) Bind(limits []*ruleset.Limit, lists []*ruleset.List) *Rules {
 	return r
 }
 
-func (r *Rules) bind(rl *ruleset.Limit, list string, zone *time.Location) boundLimit {
+func (r *Limits) bind(rl *ruleset.Limit, list string, zone *time.Location) boundLimit {
 	l := r.limiter
 	identity := limitIdentity(rl, list)
 	bl := boundLimit{
@@ -89,14 +89,14 @@ func (r *Rules) bind(rl *ruleset.Limit, list string, zone *time.Location) boundL
 
 // Release releases the counts, unless another configuration has the same limits.
 // A second call does nothing.
-func (r *Rules) Release() {
+func (r *Limits) Release() {
 	if !r.released.Swap(true) {
 		r.limiter.release(r.counters)
 	}
 }
 
 // list returns the limits of h's list, or nil if there are none.
-func (r *Rules) list(h *Hit) *listRules {
+func (r *Limits) list(h *Hit) *listLimits {
 	if lr := r.lists[h.List.Name]; lr != nil && len(lr.limits) > 0 {
 		return lr
 	}
