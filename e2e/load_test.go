@@ -49,8 +49,14 @@ type loadOptions struct {
 	redial bool
 }
 
-// maxRedials is the most repetitions of one request.
-const maxRedials = 5
+// maxRedials is the most repetitions of one request. Between two of them the client
+// waits longer and longer, from redialAfter on: while a reload has two listeners, the
+// kernel chooses one of them for each connection, and the old one closes with all
+// connections that it has not accepted.
+const (
+	maxRedials  = 5
+	redialAfter = 5 * time.Millisecond
+)
 
 // startLoad starts a load. The ledger records the results of its requests.
 func startLoad(t *testing.T, o loadOptions) *load {
@@ -156,6 +162,7 @@ func (l *load) send(r *http.Request) (status int, body string, err error) {
 			return status, body, err
 		}
 		l.redialled.Add(1)
+		<-time.After(redialAfter << tried)
 		if r.GetBody == nil {
 			continue
 		}
