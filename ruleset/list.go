@@ -215,8 +215,8 @@ func (s *Score) compile(at *problemList) {
 		at.addf("score.min_views", "%d is less than 0", s.MinViews)
 	}
 	switch {
-	case s.Damping != "" && s.Damping != "log":
-		at.addf("score.damping", `%q is not "log"`, s.Damping)
+	case s.Damping != "" && s.Damping != DampingLog:
+		at.addf("score.damping", "%q is not %q", s.Damping, DampingLog)
 	case s.Damping != "" && s.Model != Gravity:
 		at.addf("score.damping", "model %s does not use it: remove it", s.Model)
 	}

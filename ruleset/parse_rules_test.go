@@ -51,7 +51,7 @@ func TestParseRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fromJSON, err := ParseJSON([]byte(rulesJSON))
+	fromJSON, err := ParseYAML("rules.json", []byte(rulesJSON))
 	if err != nil {
 		t.Fatal(err)
 	}

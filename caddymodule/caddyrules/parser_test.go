@@ -275,7 +275,11 @@ func checkAdapted(t *testing.T, c ruleset.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ruleset.ParseJSON(adapted)
+	var read ruleset.Config
+	if err := json.Unmarshal(adapted, &read); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ruleset.Compile(read)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, adapted)
 	}
