@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -135,7 +134,8 @@ func (b *Book) Rules(ctx context.Context, id hit.RulesID) (*ruleset.Rules, error
 	return r, nil
 }
 
-// Remember makes Rules know rules that the broker may not have yet.
+// Remember adds compiled rules to those in memory: [Book.Rules] returns them, and
+// [Book.Restore] puts their document into the bucket, which may not have it yet.
 func (b *Book) Remember(r *ruleset.Rules) { b.compiled.Set(r.ID(), r) }
 
 // Restore puts the documents of all rules in memory back into the bucket, in case
@@ -149,9 +149,8 @@ func (b *Book) Restore(ctx context.Context) error {
 	return nil
 }
 
-// AtLeast makes numbers of later revisions higher than n. An aggregator knows from
-// its store which revision the shards have in force, also when the bucket has lost
-// it.
+// AtLeast makes the numbers of new revisions higher than n. An aggregator reads from
+// its store which revision the shards have in force, even if the bucket has lost it.
 func (b *Book) AtLeast(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,9 +240,9 @@ func (b *Book) list(ctx context.Context, kv *bucket) (all []Revision, err error)
 }
 
 // Add adds a revision after the one with the number after, 0 for the first one. It
-// sets its time and its number: one higher than any that this process has seen,
-// also if the bucket has lost it. Add fails with [ErrConflict] if after is not the current revision any
-// more, and with [ErrNoDocument] if the document is not in the bucket.
+// sets its time and its number: one higher than any that this process has seen, even
+// if the bucket has lost that one. Add fails with [ErrConflict] if after is no longer
+// the current revision, and with [ErrNoDocument] if the document is not in the bucket.
 func (b *Book) Add(ctx context.Context, r Revision, after uint64) (Revision, error) {
 	if _, err := b.Document(ctx, r.Rules); err != nil {
 		return r, err
@@ -324,17 +323,4 @@ func (b *Book) Propose(ctx context.Context, r *ruleset.Rules, source Source, agr
 		}
 	}
 	return current, false, err
-}
-
-// ParseAuthority returns the authority with a name.
-func ParseAuthority(name string) (Authority, error) {
-	all := Authorities()
-	if a := Authority(name); slices.Contains(all, a) {
-		return a, nil
-	}
-	var names []string
-	for _, a := range all {
-		names = append(names, string(a))
-	}
-	return "", fmt.Errorf("%q is not an authority: %s", name, strings.Join(names, ", "))
 }

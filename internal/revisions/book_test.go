@@ -119,7 +119,7 @@ func TestProposersAtOnce(t *testing.T) {
 		want      int // revisions
 	}{
 		{"of one authority", func(int) Authority { return Caddyfile }, proposers},
-		{"of two", func(i int) Authority { return Authorities()[i%2] }, proposers / 2},
+		{"of two", func(i int) Authority { return []Authority{Caddyfile, Aggregator}[i%2] }, proposers / 2},
 	} {
 		var wg sync.WaitGroup
 		agreed := make([]bool, proposers)
@@ -162,7 +162,7 @@ func TestAdd(t *testing.T) {
 	s := brokertest.NewServer(t)
 	b := newBook(s)
 	one := rulesOf(t, "one")
-	r := Revision{Rules: one.ID(), Authority: Console}
+	r := Revision{Rules: one.ID(), Authority: Aggregator}
 	if _, err := b.Add(t.Context(), r, 0); !errors.Is(err, ErrNoDocument) {
 		t.Errorf("without a document: %v", err)
 	}
@@ -332,12 +332,12 @@ func TestAway(t *testing.T) {
 
 func TestParseAuthority(t *testing.T) {
 	t.Parallel()
-	for _, a := range Authorities() {
+	for _, a := range []Authority{Caddyfile, Aggregator} {
 		if got, err := ParseAuthority(string(a)); err != nil || got != a {
 			t.Errorf("%s: %s, %v", a, got, err)
 		}
 	}
-	if _, err := ParseAuthority("nobody"); err == nil || !strings.Contains(err.Error(), "caddyfile, aggregator, console") {
+	if _, err := ParseAuthority("nobody"); err == nil || !strings.Contains(err.Error(), "caddyfile or aggregator") {
 		t.Errorf("nobody: %v", err)
 	}
 }

@@ -18,11 +18,16 @@ type Authority string
 const (
 	Caddyfile  Authority = "caddyfile"  // the configuration of the edges
 	Aggregator Authority = "aggregator" // the configuration of the aggregators
-	Console    Authority = "console"
 )
 
-// Authorities returns all authorities.
-func Authorities() []Authority { return []Authority{Caddyfile, Aggregator, Console} }
+// ParseAuthority returns the authority with a name.
+func ParseAuthority(name string) (Authority, error) {
+	switch a := Authority(name); a {
+	case Caddyfile, Aggregator:
+		return a, nil
+	}
+	return "", fmt.Errorf("%q is not an authority: %s or %s", name, Caddyfile, Aggregator)
+}
 
 // Revision is one entry in the history of an installation's rules. The one with
 // the highest number is the current revision.
