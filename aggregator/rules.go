@@ -167,7 +167,7 @@ func (t *target) add(ctx context.Context, next, current revisions.Revision, out 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s is the current revision.\n", capital(added.String()))
+	fmt.Fprintf(out, "Added %s. It is the current revision.\n", added)
 	return nil
 }
 
@@ -185,7 +185,7 @@ func addDocument(ctx context.Context, target *target, file string, out io.Writer
 	}
 	fmt.Fprintf(out, "The broker has the document %s.\n", r.ID())
 	if current.Rules == r.ID() {
-		fmt.Fprintf(out, "%s has these rules.\n", capital(current.String()))
+		fmt.Fprintf(out, "It is in force already, as %s.\n", current)
 	} else {
 		fmt.Fprintf(out, "To put it in force: aggregator rules use %s\n", r.ID())
 	}
@@ -215,6 +215,3 @@ func parseNumber(s string) (uint64, error) {
 	}
 	return n, nil
 }
-
-// capital returns s with its first letter, an ASCII one, in upper case.
-func capital(s string) string { return string(s[0]-'a'+'A') + s[1:] }

@@ -26,11 +26,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"result"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hotboard_rules_reloads_total",
-			Help: "Reloads of the rules, by result: ok or refused.",
+			Help: "Reloads of the rules of the configuration, by result: ok, or refused because of mistakes.",
 		}, []string{"result"}),
 		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hotboard_rules_loaded_timestamp_seconds",
-			Help: "When the rules in force were loaded.",
+			Help: "Since when answers are made by the present rules.",
 		}),
 	}
 	reg.MustRegister(m.requests, m.outcomes, m.reloads, m.loaded)
@@ -52,5 +52,4 @@ func (m *metrics) reloaded(err error) {
 		return
 	}
 	m.reloads.WithLabelValues("ok").Inc()
-	m.loaded.SetToCurrentTime()
 }

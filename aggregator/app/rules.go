@@ -24,8 +24,8 @@ import (
 const (
 	// rulesEvery is the interval between two looks at the rules in force.
 	rulesEvery = time.Second
-	// announceAgain is the time after which a shard that has not put a revision in
-	// force is told of it again: the log may have lost the message.
+	// announceAgain is the time after which a revision that is not in force in a shard
+	// is announced there again: the log may have lost the message.
 	announceAgain = time.Minute
 	// reportsFresh is how long an edge's report of its rules holds. An edge that
 	// accepts nothing does not report.
@@ -44,14 +44,14 @@ type inForce struct {
 	trying *faults.Repeated
 	wake   chan struct{} // after a change
 
-	told map[int]told // by shard
+	announced map[int]announcement // by shard, the last one
 
 	mu    sync.Mutex
 	edges map[string]edgeRules
 }
 
-// told is the last announcement of a revision in a shard.
-type told struct {
+// announcement is a revision that was published into the log of a shard.
+type announcement struct {
 	number uint64
 	at     time.Time
 }
@@ -69,7 +69,7 @@ func newInForce(a *App) (*inForce, error) {
 		return nil, fmt.Errorf("using JetStream: %w", err)
 	}
 	return &inForce{
-		app: a, js: js, wake: make(chan struct{}, 1), told: map[int]told{}, edges: map[string]edgeRules{},
+		app: a, js: js, wake: make(chan struct{}, 1), announced: map[int]announcement{}, edges: map[string]edgeRules{},
 		trying: faults.NewRepeated(a.opts.Logger, slog.LevelWarn, "the rules cannot be put in force yet"),
 	}, nil
 }
@@ -136,7 +136,7 @@ func (f *inForce) look(ctx context.Context) error {
 // announce publishes the current revision into the log of a shard, so that it comes
 // into force there.
 func (f *inForce) announce(ctx context.Context, shard int, r revisions.Revision) error {
-	if t := f.told[shard]; t.number == r.Number && time.Since(t.at) < announceAgain {
+	if last := f.announced[shard]; last.number == r.Number && time.Since(last.at) < announceAgain {
 		return nil
 	}
 	msg := nats.NewMsg(hit.Subject(shard, hit.RulesSender))
@@ -145,11 +145,11 @@ func (f *inForce) announce(ctx context.Context, shard int, r revisions.Revision)
 	if _, err := f.js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("rules-%d-%d", shard, r.Number))); err != nil {
 		return fmt.Errorf("announcing revision %d to shard %d: %w", r.Number, shard, err)
 	}
-	f.told[shard] = told{r.Number, time.Now()}
+	f.announced[shard] = announcement{r.Number, time.Now()}
 	return nil
 }
 
-// use makes answers by rules.
+// use makes rules those that answers are made by.
 func (a *App) use(r *ruleset.Rules) {
 	if a.rules.Swap(r) == r {
 		return

@@ -48,7 +48,7 @@ func (e *Embedded) saveURL() {
 	if err == nil {
 		e.url.wrote = u
 	} else if !e.url.failed {
-		e.log.Error("cannot write a file for imports; trying again", "error", err)
+		e.log.Error("cannot write the broker's URL for commands such as import; trying again", "error", err)
 	}
 	e.url.failed = err != nil
 }
