@@ -23,6 +23,7 @@ import (
 	"github.com/hotboard/hotboard/e2e/services"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/brokertest"
+	"github.com/hotboard/hotboard/internal/revisions"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/calendar"
 )
@@ -196,16 +197,26 @@ func TestImportIntoADataDirectory(t *testing.T) {
 	}
 }
 
+// propose proposes rules to a running site, like its Caddy.
+func propose(t *testing.T, e *embedded.Embedded, rules *ruleset.Rules) {
+	t.Helper()
+	book := revisions.New(e.Conn, 0)
+	if now, ok, err := book.Propose(t.Context(), rules, revisions.Source{Authority: revisions.Caddyfile}, 0); err != nil || !ok {
+		t.Fatal(now, err)
+	}
+}
+
 func TestReplayIntoADataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	rules := ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}})
-	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Rules: rules, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
+	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
+	propose(t, e, rules)
 	file := func(name, list string) string {
 		b := &hit.Batch{Edge: "edge", Seq: 1, Rules: rules.ID()}
 		for i := range 100 {
@@ -378,19 +389,18 @@ func TestImportOfAListThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	site, err := embedded.Open(t.Context(), embedded.Options{
-		Dir: data, Rules: ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "other"}}}), Logger: slog.New(slog.DiscardHandler),
-	})
+	site, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer site.Close()
+	propose(t, site, ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "other"}}}))
 	log, rules := write(t, dir, "access.log", accessLog(10)), write(t, dir, "rules.yaml", articles)
 	status, out, errs := command(t, "", "import", "-data", data, "-rules", rules, log)
 	if status == 0 || !strings.Contains(errs, "have no list articles") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}
-	site.Reload(ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}}))
+	propose(t, site, ruleset.MustCompile(ruleset.Config{Lists: []*ruleset.ListConfig{{Name: "articles", Pages: []string{"/articles/{id}"}}}}))
 	if status, out, errs := command(t, "", "import", "-data", data, log); status != 0 || strings.Contains(out, "imported before") {
 		t.Errorf("%d\n%s%s", status, out, errs)
 	}

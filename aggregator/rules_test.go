@@ -77,11 +77,12 @@ func TestRulesOfARunningSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Rules: rules, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
+	e, err := embedded.Open(t.Context(), embedded.Options{Dir: data, Logger: slog.New(slog.DiscardHandler), Slice: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
+	propose(t, e, rules)
 	two := write(t, dir, "two.yaml", "lists: [{name: other}]")
 	_, out, errs := command(t, "", "rules", "add", "-data", data, two)
 	_, name, ok := strings.Cut(strings.TrimSpace(out), "rules use ")

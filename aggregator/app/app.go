@@ -40,10 +40,8 @@ type Options struct {
 	// Rules are the rules that the App proposes to the installation: see package
 	// revisions. Without any it follows the current revision.
 	Rules *ruleset.Rules
-	// Authority is the authority of Rules, and From is where they come from, such as
-	// the name of a file. Default: [revisions.Aggregator].
-	Authority revisions.Authority
-	From      string
+	// From is where Rules come from, such as the name of a file.
+	From string
 	// LoadRules reads the rules again for ReloadRules; nil rules follow. Without
 	// LoadRules POST /-/reload does not exist.
 	LoadRules func() (*ruleset.Rules, error)
@@ -120,9 +118,6 @@ func New(o Options) (*App, error) {
 	if o.BehindAfter == 0 {
 		o.BehindAfter = hit.BehindAfter
 	}
-	if o.Authority == "" {
-		o.Authority = revisions.Aggregator
-	}
 	if o.RulesDifferAfter == 0 {
 		o.RulesDifferAfter = revisions.DiffersAfter
 	}
@@ -135,7 +130,7 @@ func New(o Options) (*App, error) {
 	}
 	a.book = revisions.New(func() *nats.Conn { return o.Conn }, o.Log.Replicas)
 	a.keeper = revisions.NewKeeper(revisions.KeeperOptions{
-		Book: a.book, Authority: o.Authority, By: hostname(), Changed: a.inForce.changed,
+		Book: a.book, Authority: revisions.Aggregator, By: hostname(), Changed: a.inForce.changed,
 		Faults: a.faults, Logger: o.Logger, DiffersAfter: o.RulesDifferAfter,
 	})
 	if o.Rules != nil {

@@ -27,7 +27,6 @@ import (
 	"github.com/hotboard/hotboard/aggregator/ingest"
 	"github.com/hotboard/hotboard/aggregator/store/sqlitestore"
 	"github.com/hotboard/hotboard/internal/faults"
-	"github.com/hotboard/hotboard/internal/revisions"
 	"github.com/hotboard/hotboard/ruleset"
 )
 
@@ -42,9 +41,6 @@ const DefaultLogBytes = 1 << 30
 type Options struct {
 	// Dir holds all files. Open and Start create it if necessary.
 	Dir string
-	// Rules are the rules of a Caddyfile, which the backend proposes. Without any it
-	// follows the current revision.
-	Rules *ruleset.Rules
 	// LogBytes is the maximum size of the log. Default: DefaultLogBytes.
 	LogBytes int64
 	// Slice is how long an answer of the reading API stays valid. Default: 1 s.
@@ -151,7 +147,7 @@ func (e *Embedded) begin(ctx context.Context, o Options) error {
 		return err
 	}
 	a, err := app.New(app.Options{
-		Store: e.store, Conn: own, Rules: o.Rules, Authority: revisions.Caddyfile, From: "Caddyfile", Slice: o.Slice, Logger: e.log, Registry: o.Registry, Faults: e.faults, Now: o.Now,
+		Store: e.store, Conn: own, Slice: o.Slice, Logger: e.log, Registry: o.Registry, Faults: e.faults, Now: o.Now,
 		Wait: e.stop != nil,
 		Log:  ingest.LogOptions{MaxBytes: e.broker.logBytes},
 	})
@@ -182,9 +178,6 @@ func (e *Embedded) Registry() *prometheus.Registry { return e.app.Registry() }
 
 // Rules returns the rules that answers are made by.
 func (e *Embedded) Rules() *ruleset.Rules { return e.app.Rules() }
-
-// Reload proposes other rules.
-func (e *Embedded) Reload(r *ruleset.Rules) { e.app.Reload(context.Background(), r) }
 
 // closeTimeout is how long Close waits for the aggregator to finish counting.
 const closeTimeout = 15 * time.Second

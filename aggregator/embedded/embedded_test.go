@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 	"github.com/hotboard/hotboard/aggregator/board"
 	"github.com/hotboard/hotboard/hit"
 	"github.com/hotboard/hotboard/internal/brokertest"
+	"github.com/hotboard/hotboard/internal/faults"
+	"github.com/hotboard/hotboard/internal/revisions"
 	"github.com/hotboard/hotboard/ruleset"
 	"github.com/hotboard/hotboard/ruleset/calendar"
 )
@@ -50,22 +53,44 @@ func rulesOf(lists ...string) *ruleset.Rules {
 	return ruleset.MustCompile(c)
 }
 
-func options(dir string, lists ...string) Options {
-	o := Options{Dir: dir, LogBytes: 64 << 20, Slice: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
-	if len(lists) > 0 {
-		o.Rules = rulesOf(lists...)
-	}
-	return o
+func options(dir string) Options {
+	return Options{Dir: dir, LogBytes: 64 << 20, Slice: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
 }
 
-func open(t *testing.T, o Options) *Embedded {
+// open opens a backend, and carries rules with lists like an edge; without any, it
+// follows those of the last time.
+func open(t *testing.T, dir string, lists ...string) *Embedded {
 	t.Helper()
-	e, err := Open(t.Context(), o)
+	e, err := Open(t.Context(), options(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
+	if len(lists) > 0 {
+		carry(t, e, lists...)
+	}
 	return e
+}
+
+// carry proposes rules until the test ends, like an edge.
+func carry(t *testing.T, e *Embedded, lists ...string) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	k := revisions.NewKeeper(revisions.KeeperOptions{
+		Book: revisions.New(e.Conn, 0), Authority: revisions.Caddyfile,
+		Faults: faults.New(log, "hotboard_edge", faults.Edge), Logger: log,
+	})
+	k.Carry(rulesOf(lists...), "a test")
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { k.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// propose proposes rules once.
+func propose(ctx context.Context, e *Embedded, lists ...string) error {
+	_, _, err := revisions.New(e.Conn, 0).Propose(ctx, rulesOf(lists...), revisions.Source{Authority: revisions.Caddyfile}, 0)
+	return err
 }
 
 func edge(t *testing.T, nc *nats.Conn, id string) *brokertest.Edge {
@@ -107,7 +132,7 @@ func counts(t *testing.T, e *Embedded, want int64) {
 func TestCountsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	e := open(t, options(dir, "articles"))
+	e := open(t, dir, "articles")
 	edge(t, e.Conn(), "a").Send(brokertest.View("articles", "x", 1, time.Now()))
 	counts(t, e, 1)
 	if err := e.Close(); err != nil {
@@ -117,15 +142,17 @@ func TestCountsSurviveARestart(t *testing.T) {
 		t.Errorf("the URL file is left behind: %v", err)
 	}
 
-	e = open(t, options(dir)) // follows the rules of the last time
+	e = open(t, dir) // follows the rules of the last time
 	counts(t, e, 1)
 	edge(t, e.Conn(), "b").Send(brokertest.View("articles", "x", 2, time.Now()))
 	counts(t, e, 2)
-	e.Reload(rulesOf("articles", "more"))
+	if err := propose(t.Context(), e, "articles", "more"); err != nil {
+		t.Fatal(err)
+	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	e = open(t, options(dir))
+	e = open(t, dir)
 	brokertest.Eventually(t, func() string {
 		if e.Rules().List("more") == nil {
 			return fmt.Sprintf("rules of the last time: %s", e.Rules().Document())
@@ -137,7 +164,7 @@ func TestCountsSurviveARestart(t *testing.T) {
 func TestAnotherProcessCanReachTheBroker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	e := open(t, options(dir, "articles"))
+	e := open(t, dir, "articles")
 	u, err := URL(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -161,8 +188,8 @@ func TestAnotherProcessCanReachTheBroker(t *testing.T) {
 func TestDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	e := open(t, options(dir, "articles"))
-	if _, err := Open(t.Context(), options(dir, "articles")); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another process") {
+	e := open(t, dir, "articles")
+	if _, err := Open(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("second Open: %v", err)
 	}
 	edge(t, e.Conn(), "a").Send(brokertest.View("articles", "x", 1, time.Now()))
@@ -171,19 +198,22 @@ func TestDirectoryInUse(t *testing.T) {
 
 func TestWithoutRules(t *testing.T) {
 	t.Parallel()
-	e := open(t, options(t.TempDir()))
+	e := open(t, t.TempDir())
 	if n := views(t, e); n != -1 {
 		t.Errorf("an answer without rules: %d", n)
 	}
-	e.Reload(rulesOf("articles"))
+	carry(t, e, "articles")
 	counts(t, e, 0)
 }
 
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	cycle := func(n int) {
-		e, err := Open(context.Background(), options(dir, "articles"))
+		e, err := Open(context.Background(), options(dir))
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := propose(t.Context(), e, "articles"); err != nil {
 			t.Fatal(err)
 		}
 		edge(t, e.Conn(), "edge-"+strconv.Itoa(n)).Send(brokertest.View("articles", "x", uint64(n), time.Now()))
@@ -211,8 +241,11 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 // log has accepted. It goes on after the last one that is in the counts.
 func countUntilKilled(dir string, out io.Writer) error {
 	ctx := context.Background()
-	e, err := Open(ctx, options(dir, "articles"))
+	e, err := Open(ctx, options(dir))
 	if err != nil {
+		return err
+	}
+	if err := propose(ctx, e, "articles"); err != nil {
 		return err
 	}
 	js, err := jetstream.New(e.Conn())
@@ -282,7 +315,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatalf("round %d: nothing was accepted: %s", round, stderr.String())
 		}
 	}
-	e := open(t, options(dir, "articles"))
+	e := open(t, dir, "articles")
 	// The log may contain the last batch although its acknowledgement was lost.
 	brokertest.Eventually(t, func() string {
 		if n := uint64(views(t, e)); n != acked && n != acked+1 {

@@ -27,11 +27,12 @@ import (
 
 func start(t *testing.T, dir string) *Embedded {
 	t.Helper()
-	e, err := Start(options(dir, "articles"))
+	e, err := Start(options(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
+	carry(t, e, "articles")
 	return e
 }
 
@@ -121,7 +122,7 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 func TestDirectoryIsFreeLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := open(t, options(dir, "articles"))
+	first := open(t, dir, "articles")
 	second := start(t, dir)
 	ready(t, second, "another process")
 	newSender(t, first).send(1)
@@ -385,14 +386,14 @@ func TestDamagedLog(t *testing.T) {
 func TestDamagedRules(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	e := open(t, options(dir, "articles"))
+	e := open(t, dir, "articles")
 	edge(t, e.Conn(), "a").Send(brokertest.View("articles", "x", 1, time.Now()))
 	counts(t, e, 1)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	damage.Kinds["flip bytes"](t, filepath.Join(dir, "nats/jetstream/$G/streams/KV_HOTBOARD_RULES/msgs/1.blk"))
-	e = open(t, options(dir, "articles"))
+	e = open(t, dir, "articles")
 	edge(t, e.Conn(), "b").Send(brokertest.View("articles", "x", 2, time.Now()))
 	counts(t, e, 2)
 	brokertest.Eventually(t, func() string {
