@@ -27,9 +27,12 @@ const (
 	// announceAgain is the time after which a revision that is not in force in a shard
 	// is announced there again: the log may have lost the message.
 	announceAgain = time.Minute
-	// reportsFresh is how long an edge's report of its rules holds. An edge that
-	// accepts nothing does not report.
-	reportsFresh = 5 * time.Minute
+	// reportsFresh is how long an edge's report of its rules holds. An edge reports
+	// every few seconds while its spool holds batches, and not at all while it accepts
+	// nothing: then it may have other rules by now, or be gone.
+	reportsFresh = 30 * time.Second
+	// edgeForget is how long an edge is remembered after its last report.
+	edgeForget = 5 * time.Minute
 )
 
 // errNoRules is the answer before any rules are known.
@@ -118,6 +121,11 @@ func (f *inForce) look(ctx context.Context) error {
 	oldest := slices.MinFunc(shards, func(a, b store.InForce) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, s := range shards {
 		a.book.AtLeast(s.Revision)
+		if s.Revision == current.Number && s.ID != current.Rules {
+			// The broker had lost the bucket, and the numbers began anew while no aggregator
+			// ran. With a higher number the current rules come into force.
+			a.book.AtLeast(s.Revision + 1)
+		}
 	}
 	if oldest.Revision > 0 { // until all shards have a newer one, its live list is not complete
 		rules, err = a.book.Rules(ctx, oldest.ID)
@@ -187,14 +195,14 @@ func (f *inForce) judge(ctx context.Context) {
 	others := 0
 	for name, e := range f.edges {
 		switch {
-		case time.Since(e.heard) >= reportsFresh:
+		case time.Since(e.heard) >= edgeForget:
 			delete(f.edges, name)
 			continue
 		case e.id == current.Rules:
 			e.differs = time.Time{}
 		case e.differs.IsZero():
 			e.differs = time.Now()
-		case time.Since(e.differs) >= f.app.opts.RulesDifferAfter:
+		case e.heard.Sub(e.differs) >= f.app.opts.RulesDifferAfter && time.Since(e.heard) < reportsFresh:
 			others++
 			if edge == "" || e.differs.Before(worst.differs) {
 				edge, worst = name, e

@@ -171,13 +171,26 @@ func TestEdgesWithOtherRules(t *testing.T) {
 	if err := f.Book().PutDocument(t.Context(), other.Document()); err != nil {
 		t.Fatal(err)
 	}
+	// reported waits until the fault has text, while edges report the other rules.
+	reported := func(text string, edges ...string) {
+		t.Helper()
+		brokertest.Eventually(t, func() string {
+			for _, e := range edges {
+				report(e, other.ID())
+			}
+			if got := message(f.faults, faults.RulesDiffer); !strings.Contains(got, text) {
+				return fmt.Sprintf("the fault is %q, without %q", got, text)
+			}
+			return ""
+		})
+	}
 	report("edge-1", lists("articles").ID())
-	report("edge-2", other.ID())
-	f.fault(faults.RulesDiffer, "edge edge-2 ", other.ID().Short(), "lists.more added")
-	report("edge-3", other.ID())
-	f.fault(faults.RulesDiffer, "(and 1 other edges)")
+	report("gone", other.ID()) // or mended since, and without hits
+	reported("edge edge-2 accepts", "edge-2")
+	f.fault(faults.RulesDiffer, other.ID().Short(), "lists.more added")
+	reported("(and 1 other edges)", "edge-2", "edge-3")
 	report("edge-2", lists("articles").ID())
-	f.fault(faults.RulesDiffer, "edge edge-3 ")
+	f.fault(faults.RulesDiffer, "edge edge-3 accepts")
 	report("edge-3", lists("articles").ID())
 	f.fault(faults.RulesDiffer)
 }
@@ -215,4 +228,37 @@ func TestLostRevisions(t *testing.T) {
 	f.inForce(3)
 	f.counts("articles", 0)
 	f.fault(faults.RulesMissing)
+}
+
+// While no aggregator runs, the broker loses the bucket, and an edge adds a first
+// revision again, with other rules than the first one before.
+func TestNumbersThatBeginAnew(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	f.inForce(1)
+	if err := f.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.server.JetStream().DeleteStream(t.Context(), "KV_"+hit.RulesBucket); err != nil {
+		t.Fatal(err)
+	}
+	book := revisions.New(func() *nats.Conn { return f.nc }, 0)
+	if err := book.PutDocument(t.Context(), lists("articles").Document()); err != nil { // from an edge's disk
+		t.Fatal(err)
+	}
+	if now := f.propose(lists("articles", "more"), revisions.Caddyfile); now.Number != 1 {
+		t.Fatal(now)
+	}
+	f.opts.Registry, f.opts.Rules = nil, nil
+	a, err := New(f.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Stop(context.WithoutCancel(t.Context())) })
+	f.App = a
+	f.counts("more", 0)
+	f.inForce(3)
 }
