@@ -38,8 +38,8 @@ const (
 // errNoRules is the answer before any rules are known.
 var errNoRules = errors.New("the aggregator does not know any rules yet")
 
-// inForce puts the rules of the installation in force: it publishes each new
-// revision into the log of each shard, and chooses the rules that answers are made
+// inForce puts the rules of the installation in force: it publishes one new revision
+// after the other into the log of each shard, and chooses the rules that answers are made
 // by.
 type inForce struct {
 	app    *App
@@ -104,8 +104,8 @@ func (f *inForce) run(ctx context.Context) {
 	}
 }
 
-// look chooses the rules for answers, and announces the current revision to the
-// shards of this aggregator that have an older one in force.
+// look chooses the rules for answers, and announces the next revision to the shards
+// of this aggregator that have the oldest one in force.
 func (f *inForce) look(ctx context.Context) error {
 	a := f.app
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -133,12 +133,38 @@ func (f *inForce) look(ctx context.Context) error {
 	if rules != nil {
 		a.use(rules)
 	}
-	for shard, s := range shards {
-		if s.Revision < current.Number && a.ingest.Owns(shard) {
-			err = errors.Join(err, f.announce(ctx, shard, current))
+	if oldest.Revision < current.Number {
+		next, nextErr := f.after(ctx, oldest, current)
+		err = errors.Join(err, nextErr)
+		for shard, s := range shards {
+			if nextErr == nil && s.Revision == oldest.Revision && a.ingest.Owns(shard) {
+				err = errors.Join(err, f.announce(ctx, shard, next))
+			}
 		}
 	}
 	return err
+}
+
+// after returns the revision to put in force in the shards that have the oldest
+// one: the next one, so that no shard is more than one revision ahead of another.
+// Answers use the oldest, and a shard keeps the sums of only one revision before
+// its own.
+func (f *inForce) after(ctx context.Context, oldest store.InForce, current revisions.Revision) (revisions.Revision, error) {
+	if oldest.Revision == 0 { // answers do not use it
+		return current, nil
+	}
+	all, err := f.app.book.Revisions(ctx)
+	if err != nil {
+		return current, err
+	}
+	for _, r := range all {
+		if r.Number > oldest.Revision && r.Number < current.Number {
+			if _, err := f.app.book.Rules(ctx, r.Rules); err == nil { // else the shards would wait for its document
+				return r, nil
+			}
+		}
+	}
+	return current, nil
 }
 
 // announce publishes the current revision into the log of a shard, so that it comes

@@ -123,6 +123,39 @@ func TestTheLiveListIsNeverEmpty(t *testing.T) {
 	}
 }
 
+// One shard waits while the rules change twice. The other one keeps what answers
+// need, because it gets one new revision at a time.
+func TestChangesWhileAShardWaits(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(o *Options) { o.Rules = halfLife(time.Hour) })
+	f.inForce(1)
+	f.edge.Rules = halfLife(time.Hour).ID()
+	for i := range 8 {
+		f.edge.Send(brokertest.View("articles", fmt.Sprint("item-", i), 1, time.Now()))
+	}
+	f.counts("articles", 8)
+	missing := lists("articles", "more")
+	f.edge.Rules = missing.ID()
+	f.edge.Send(brokertest.View("articles", "item-0", 2, time.Now()))
+	f.fault(faults.RulesMissing, missing.ID().String())
+	for i := range 2 {
+		f.load = func() (*ruleset.Rules, error) { return halfLife(time.Duration(i+2) * time.Hour), nil }
+		if err := f.ReloadRules(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for began := time.Now(); time.Since(began) < 3*rulesEvery; {
+		var b board.Board
+		if status, body := f.get("/hot?list=articles&limit=100"); status != 200 || json.Unmarshal([]byte(body), &b) != nil || len(b.Items) != 8 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if err := f.Book().PutDocument(t.Context(), missing.Document()); err != nil {
+		t.Fatal(err)
+	}
+	f.inForce(3)
+}
+
 func TestReloadThatLoses(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(o *Options) { o.RulesDifferAfter = 100 * time.Millisecond })
