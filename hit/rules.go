@@ -10,6 +10,10 @@ import (
 // canonical text. The zero RulesID names none.
 type RulesID [16]byte
 
+// MaxRevision is the highest number of a revision of the rules: its key in the broker
+// has 8 digits.
+const MaxRevision = 99_999_999
+
 // RulesIDOf returns the name of a document.
 func RulesIDOf(document []byte) (id RulesID) {
 	sum := sha256.Sum256(document)

@@ -79,10 +79,6 @@ func inPlace(shard, inShard int) error {
 	return nil
 }
 
-// maxRevision is the highest number of a revision: its key in the broker has 8
-// digits.
-const maxRevision = 99_999_999
-
 // readRevision parses a message that puts a revision of the rules in force.
 func (m *Message) readRevision(shard, inShard int, header func(string) string) error {
 	if err := inPlace(shard, inShard); err != nil {
@@ -92,8 +88,8 @@ func (m *Message) readRevision(shard, inShard int, header func(string) string) e
 		return fmt.Errorf("a message that puts rules in force has a body of %d bytes", len(m.Data))
 	}
 	n, err := strconv.ParseUint(header(hit.HeaderRevision), 10, 64)
-	if err != nil || n == 0 || n > maxRevision {
-		return fmt.Errorf("header %s is not a number from 1 to %d: %.40q", hit.HeaderRevision, maxRevision, header(hit.HeaderRevision))
+	if err != nil || n == 0 || n > hit.MaxRevision {
+		return fmt.Errorf("header %s is not a number from 1 to %d: %.40q", hit.HeaderRevision, hit.MaxRevision, header(hit.HeaderRevision))
 	}
 	id, err := hit.ParseRulesID(header(hit.HeaderRules))
 	if err != nil || id.IsZero() {

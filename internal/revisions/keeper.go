@@ -277,7 +277,7 @@ func (k *Keeper) report(err error) {
 		k.o.Faults.Set(faults.RulesUnknown, faults.Whole, fmt.Sprintf("the current rules are unknown, and the ones from before stay in force: %v", err))
 	case !known && time.Since(k.began) >= min(unknownAfter, k.o.DiffersAfter):
 		k.o.Faults.Set(faults.RulesUnknown, faults.Whole, fmt.Sprintf(
-			"nothing is counted, because this process has no rules: %v. Start an edge or an aggregator that has rules in its configuration, or add some with: aggregator rules add FILE", err))
+			"nothing is counted, because this process has no rules: %v. Start an edge or an aggregator that has rules in its configuration, or add some with: aggregator rules add FILE. An edge that follows keeps the last ones in rules.json in its directory", err))
 	}
 
 	if own == nil || differs.IsZero() || time.Since(differs) < k.o.DiffersAfter || current == nil {
