@@ -11,19 +11,23 @@ type ledger struct {
 	mu sync.Mutex
 	// beacons holds, for each reported item, whether the answer was 2xx.
 	beacons map[string]bool
+	// repeated is how often a client sent the beacon of an item again, because the
+	// connection was closed without an answer. Each repetition may be a duplicate.
+	repeated map[string]int
 	// served and tried count the requests for each page: those with the right answer,
 	// and all.
 	served, tried map[string]int
 }
 
 func newLedger() *ledger {
-	return &ledger{beacons: map[string]bool{}, served: map[string]int{}, tried: map[string]int{}}
+	return &ledger{beacons: map[string]bool{}, repeated: map[string]int{}, served: map[string]int{}, tried: map[string]int{}}
 }
 
-func (l *ledger) beacon(id string, acknowledged bool) {
+func (l *ledger) beacon(id string, acknowledged bool, repeated int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.beacons[id] = acknowledged
+	l.repeated[id] = repeated
 }
 
 func (l *ledger) page(id string, served bool) {
@@ -82,9 +86,7 @@ func (l *ledger) balance(counts map[string]int) (b balance) {
 		if acknowledged {
 			b.acknowledged++
 		}
-		if n > 1 {
-			b.double += n - 1
-		}
+		b.double += max(0, n-1-l.repeated[id])
 	}
 	for id, n := range counts {
 		if _, ok := l.beacons[id]; ok {
@@ -129,9 +131,10 @@ func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	for _, id := range []string{"a", "b", "c"} {
-		l.beacon(id, true)
+		l.beacon(id, true, 0)
 	}
-	l.beacon("unanswered", false)
+	l.beacon("unanswered", false, 0)
+	l.beacon("repeated", true, 1)
 	l.page("page", true)
 	l.page("page", true)
 	l.page("page", false)
@@ -140,15 +143,17 @@ func TestLedger(t *testing.T) {
 		kept   bool // every acknowledged beacon is counted once
 		exact  bool // and so are the pages
 	}{
-		"as it has to be":        {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2}, true, true},
-		"an answer was lost":     {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "unanswered": 1}, true, true},
-		"a page view was lost":   {map[string]int{"a": 1, "b": 1, "c": 1, "page": 1}, true, false},
-		"all pages were lost":    {map[string]int{"a": 1, "b": 1, "c": 1}, true, false},
-		"a beacon was lost":      {map[string]int{"a": 1, "b": 1, "page": 2}, false, false},
-		"a beacon counts twice":  {map[string]int{"a": 1, "b": 1, "c": 2, "page": 2}, false, false},
-		"unanswered twice":       {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "unanswered": 2}, false, false},
-		"more pages than tried":  {map[string]int{"a": 1, "b": 1, "c": 1, "page": 4}, false, false},
-		"an item out of nowhere": {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "x": 1}, false, false},
+		"as it has to be":        {map[string]int{"a": 1, "b": 1, "c": 1, "page": 2, "repeated": 1}, true, true},
+		"an answer was lost":     {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 1, "page": 2, "unanswered": 1}, true, true},
+		"a page view was lost":   {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 1, "page": 1}, true, false},
+		"all pages were lost":    {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 1}, true, false},
+		"a beacon was lost":      {map[string]int{"repeated": 1, "a": 1, "b": 1, "page": 2}, false, false},
+		"a beacon counts twice":  {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 2, "page": 2}, false, false},
+		"unanswered twice":       {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 1, "page": 2, "unanswered": 2}, false, false},
+		"more pages than tried":  {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 1, "page": 4}, false, false},
+		"repeated, a duplicate":  {map[string]int{"repeated": 2, "a": 1, "b": 1, "c": 1, "page": 2}, true, true},
+		"more than repeated":     {map[string]int{"repeated": 3, "a": 1, "b": 1, "c": 1, "page": 2}, false, false},
+		"an item out of nowhere": {map[string]int{"repeated": 1, "a": 1, "b": 1, "c": 1, "page": 2, "x": 1}, false, false},
 	} {
 		if wrong := l.balance(tt.counts).wrong(); (wrong == "") != tt.kept {
 			t.Errorf("%s: %q", name, wrong)

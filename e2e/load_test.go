@@ -127,11 +127,11 @@ func (l *load) report(ctx context.Context, n int64) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	visitor(r, n)
-	status, body, err := l.send(r)
+	status, body, repeated, err := l.send(r)
 	if l.strict && (err != nil || status != http.StatusAccepted) {
 		l.t.Errorf("a beacon is not accepted: %v, status %d: %s", err, status, body)
 	}
-	l.ledger.beacon(id, err == nil && status/100 == 2)
+	l.ledger.beacon(id, err == nil && status/100 == 2, repeated)
 }
 
 // read reads one of the pages.
@@ -146,7 +146,7 @@ func (l *load) read(ctx context.Context, n int64) {
 	}
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	visitor(r, n)
-	status, body, err := l.send(r)
+	status, body, _, err := l.send(r)
 	served := err == nil && status == http.StatusOK && body == l.pages[id]
 	if !served && l.strict {
 		l.t.Errorf("the page %s is not served as it is: %v, status %d, %d bytes", id, err, status, len(body))
@@ -155,20 +155,20 @@ func (l *load) read(ctx context.Context, n int64) {
 }
 
 // send sends a request, and repeats it according to redial.
-func (l *load) send(r *http.Request) (status int, body string, err error) {
-	for tried := 1; ; tried++ {
+func (l *load) send(r *http.Request) (status int, body string, repeated int, err error) {
+	for ; ; repeated++ {
 		status, body, err = do(l.client, r)
-		if err == nil || status != 0 || !l.redial || tried > maxRedials || os.IsTimeout(err) {
-			return status, body, err
+		if err == nil || status != 0 || !l.redial || repeated == maxRedials || os.IsTimeout(err) {
+			return status, body, repeated, err
 		}
 		l.redialled.Add(1)
-		<-time.After(redialAfter << tried)
+		<-time.After(redialAfter << repeated)
 		if r.GetBody == nil {
 			continue
 		}
 		again, err := r.GetBody()
 		if err != nil {
-			return 0, "", err
+			return 0, "", repeated, err
 		}
 		r.Body = again
 	}
