@@ -50,16 +50,22 @@ func eventually(t *testing.T, look func() string) {
 // was applied: its views and its duplicates. A hit that is applied twice looks like
 // a visitor's second view, and no visitor of a load comes twice.
 func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string) (map[string]int, error) {
+	counts, _, err := storeHits(ctx, s, kind, list)
+	return counts, err
+}
+
+// storeHits is storeCounts with the views alone, without duplicates.
+func storeHits(ctx context.Context, s store.Reader, kind hit.Kind, list string) (counts, views map[string]int, err error) {
 	all := store.AllSet(list)
 	size, err := s.Size(ctx, all)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	shards, err := s.Top(ctx, all, int(size))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	counts := make(map[string]int, size)
+	counts, views = make(map[string]int, size), make(map[string]int, size)
 	for _, entries := range shards {
 		ids := make([]string, len(entries))
 		for i, e := range entries {
@@ -67,16 +73,17 @@ func storeCounts(ctx context.Context, s store.Reader, kind hit.Kind, list string
 		}
 		items, err := s.Items(ctx, kind, list, ids)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for i, e := range entries {
 			if items[i] == nil {
-				return nil, fmt.Errorf("%s is on the board and no item", e.Item)
+				return nil, nil, fmt.Errorf("%s is on the board and no item", e.Item)
 			}
+			views[e.Item] += int(e.Views)
 			counts[e.Item] += int(e.Views) + int(items[i].Duplicates)
 		}
 	}
-	return counts, nil
+	return counts, views, nil
 }
 
 // boardCounts reads the views of every item on the board of all time over HTTP. It

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotboard/hotboard/e2e/stack"
+	"github.com/hotboard/hotboard/hit"
 )
 
 var soak = flag.Duration("soak", 20*time.Second, "how long TestSoak takes; see soak.sh")
@@ -74,6 +75,16 @@ func TestSoak(t *testing.T) {
 	}
 	ledger := l.stop()
 	b := ledger.balance(settle(t, s, st, func(counts map[string]int) string { return ledger.balance(counts).wrong() }))
+	// A repeated beacon may be a duplicate, but never a second view.
+	_, views, err := storeHits(t.Context(), st, hit.View, stack.List)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range ledger.beacons {
+		if views[id] > 1 {
+			t.Errorf("%s has %d views of one visitor", id, views[id])
+		}
+	}
 
 	// Closed connections end in their own time.
 	eventually(t, func() string {

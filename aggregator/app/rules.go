@@ -167,8 +167,8 @@ func (f *inForce) after(ctx context.Context, oldest store.InForce, current revis
 	return current, nil
 }
 
-// announce publishes the current revision into the log of a shard, so that it comes
-// into force there.
+// announce publishes a revision into the log of a shard, so that it comes into force
+// there.
 func (f *inForce) announce(ctx context.Context, shard int, r revisions.Revision) error {
 	if last := f.announced[shard]; last.number == r.Number && time.Since(last.at) < announceAgain {
 		return nil

@@ -254,7 +254,9 @@ func (b *Book) Add(ctx context.Context, r Revision, after uint64) (Revision, err
 	if current.Number != after {
 		return r, ErrConflict
 	}
-	r.Number = max(after, b.seen()) + 1
+	if r.Number = max(after, b.seen()) + 1; r.Number > hit.MaxRevision {
+		return r, fmt.Errorf("adding a revision of the rules: their numbers end at %d", hit.MaxRevision)
+	}
 	r.At = time.Now().UTC().Truncate(time.Millisecond)
 	data, err := json.Marshal(r)
 	if err != nil {

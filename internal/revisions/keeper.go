@@ -258,13 +258,13 @@ func (k *Keeper) report(err error) {
 	k.mu.Unlock()
 
 	switch {
-	case errors.Is(err, ErrNoConnection): // has a fault of its own
 	case err == nil:
 		k.failing = time.Time{}
-	case k.failing.IsZero():
-		k.failing = time.Now()
-		fallthrough
+	case errors.Is(err, ErrNoConnection): // has a fault of its own
 	default:
+		if k.failing.IsZero() {
+			k.failing = time.Now()
+		}
 		if !errors.Is(err, ErrNoRevision) {
 			k.trouble.Log("error", err)
 		}
